@@ -4,7 +4,7 @@
 #   ./test.sh                          all tests that find a broken build or a broken guarantee, in minutes
 #   ./test.sh --all                    also long ones: endurance, packages, experiments, soaks of many seeds,
 #                                      comparisons that train, GPU kernels (the label `long` in tests/CMakeLists.txt)
-#   ./test.sh FOLDER                   only the unit tests of src/FOLDER; builds only what they need
+#   ./test.sh FOLDER                   only the unit tests of that folder (transport, sim/scenario); builds only what they need
 #   ./test.sh [--all] CTEST ARGUMENTS  for example: ./test.sh -R ranks
 set -euo pipefail
 # shellcheck source=scripts/common.sh
@@ -18,9 +18,10 @@ if [[ ${1:-} == --all ]]; then
   targets=()
   chosen=()
   shift
-elif [[ -n ${1:-} && -d $root/src/${1:-} ]]; then
-  targets=("$1_tests")
-  chosen=(-L "^$1\$")
+elif [[ ${1:-} =~ ^[a-z/]+$ ]] && compgen -G "$root/{,lib/,switch/,sim/,lab/,tools/,lib/elastic/}$1" >/dev/null; then
+  folder=$(basename "$1")
+  targets=("${folder}_tests")
+  chosen=(-L "^$folder\$")
   shift
 fi
 

@@ -1,6 +1,6 @@
 # Kernel programs: clang compiles C to eBPF, and C++ loads it through a generated skeleton.
 #
-# src/dataplane/bpf/compiled holds clang's output for machines without clang or bpftool: eBPF is the same on every
+# switch/dataplane/bpf/compiled holds clang's output for machines without clang or bpftool: eBPF is the same on every
 # little-endian machine (docs/adr/0016). Without libbpf the rest is built, and `spillway switch attach` reports it.
 
 set(SPILLWAY_HAVE_BPF OFF)
@@ -17,26 +17,26 @@ if(NOT libbpf_FOUND)
 else()
   set(SPILLWAY_HAVE_BPF ON)
   if(NOT SPILLWAY_BPF_COMPILES)
-    message(STATUS "The kernel's programs are taken as shipped (src/dataplane/bpf/compiled).")
+    message(STATUS "The kernel's programs are taken as shipped (switch/dataplane/bpf/compiled).")
   endif()
 endif()
 
-# spillway_bpf(<name>): makes build/src/dataplane/bpf/<name>.skel.h from src/dataplane/bpf/<name>.bpf.c, or copies the
+# spillway_bpf(<name>): makes build/switch/dataplane/bpf/<name>.skel.h from switch/dataplane/bpf/<name>.bpf.c, or copies the
 # shipped one. The target is spillway_bpf_<name>.
 function(spillway_bpf name)
-  set(folder "${PROJECT_BINARY_DIR}/src/dataplane/bpf")
+  set(folder "${PROJECT_BINARY_DIR}/switch/dataplane/bpf")
   file(MAKE_DIRECTORY "${folder}")
   if(SPILLWAY_BPF_COMPILES)
     spillway_compile_bpf(${name} "${folder}")
   else()
-    configure_file("${PROJECT_SOURCE_DIR}/src/dataplane/bpf/compiled/${name}.skel.h.in"
+    configure_file("${PROJECT_SOURCE_DIR}/switch/dataplane/bpf/compiled/${name}.skel.h.in"
                    "${folder}/${name}.skel.h" COPYONLY)
     add_custom_target(spillway_bpf_${name})
   endif()
 endfunction()
 
 function(spillway_compile_bpf name folder)
-  set(source "${PROJECT_SOURCE_DIR}/src/dataplane/bpf/${name}.bpf.c")
+  set(source "${PROJECT_SOURCE_DIR}/switch/dataplane/bpf/${name}.bpf.c")
   set(object "${folder}/${name}.bpf.o")
   set(skeleton "${folder}/${name}.skel.h")
   # -mcpu=v3: 32-bit arithmetic and jumps, in every kernel since 5.1. The threshold inlines everything, because a
@@ -46,7 +46,7 @@ function(spillway_compile_bpf name folder)
     COMMAND "${SPILLWAY_BPF_CLANG}" -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror
             -mllvm -inline-threshold=100000 -MD -MF "${object}.d" -MT "${skeleton}"
             "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=" -fdebug-compilation-dir=.
-            "-I${PROJECT_SOURCE_DIR}/src" "-I/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}"
+            "-I${PROJECT_SOURCE_DIR}" "-I${PROJECT_SOURCE_DIR}/lib" "-I/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}"
             -c "${source}" -o "${object}"
     COMMAND "${SPILLWAY_BPFTOOL}" gen object "${object}.short" "${object}"
     COMMAND "${SPILLWAY_BPFTOOL}" gen skeleton "${object}.short" name "${name}_bpf"
@@ -69,7 +69,7 @@ function(spillway_ship_bpf)
   list(TRANSFORM ARGN PREPEND spillway_bpf_ OUTPUT_VARIABLE targets)
   add_custom_target(spillway_bpf_ship
     COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/scripts/bpf_programs.py" ship
-            --built "${PROJECT_BINARY_DIR}/src/dataplane/bpf" --clang "${SPILLWAY_BPF_CLANG}"
+            --built "${PROJECT_BINARY_DIR}/switch/dataplane/bpf" --clang "${SPILLWAY_BPF_CLANG}"
     DEPENDS ${targets}
     VERBATIM)
 endfunction()

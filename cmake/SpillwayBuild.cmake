@@ -63,19 +63,27 @@ function(spillway_join target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${SPILLWAY_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
 
-# spillway_folder(<name> [PROGRAM <target>] [COLD] [USES <folder>...] [WITHOUT <file>... | ONLY <file>...])
+# spillway_folder(<name> [IN <folder>] [EXCEPT <folder>...] [PROGRAM <target>] [COLD] [USES <name>...]
+#                 [WITHOUT <file>... | ONLY <file>...])
 #
-# Makes the library spillway_<name>, or the program <target>, from one folder under src/: all of its *.cc except
-# tests, without the WITHOUT files, or only the ONLY files. USES names the folders that it may include;
-# tests/check_layering.py holds includes to the same list. COLD: none of it runs per packet or per value, so it is
-# compiled with -O1, which takes three quarters of the time.
+# Makes the library spillway_<name>, or the program <target>, from the folder <name>, or <folder>, below this one: all of
+# its *.cc except tests and the EXCEPT folders, without the WITHOUT files, or only the ONLY files. USES names the
+# folders that it may include; tests/check_layering.py holds includes to the same list. COLD: none of it runs per
+# packet or per value, so it is compiled with -O1, which takes three quarters of the time.
 function(spillway_folder name)
-  cmake_parse_arguments(ARG "COLD" "PROGRAM" "USES;WITHOUT;ONLY" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "IN;PROGRAM" "EXCEPT;USES;WITHOUT;ONLY" ${ARGN})
+  if(NOT ARG_IN)
+    set(ARG_IN ${name})
+  endif()
   if(ARG_ONLY)
     set(sources ${ARG_ONLY})
   else()
-    file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" ${name}/*.cc)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}"
+      "${CMAKE_CURRENT_SOURCE_DIR}/${ARG_IN}/*.cc")
     list(FILTER sources EXCLUDE REGEX "_test(ing)?\\.cc$")
+    foreach(folder IN LISTS ARG_EXCEPT)
+      list(FILTER sources EXCLUDE REGEX "^${folder}/")
+    endforeach()
     list(REMOVE_ITEM sources ${ARG_WITHOUT} "")
   endif()
   if(ARG_PROGRAM)
@@ -85,8 +93,10 @@ function(spillway_folder name)
     set(target spillway_${name})
     add_library(${target} STATIC ${sources})
   endif()
+  # Folders of the library are included from lib/, all others from the top.
   target_include_directories(${target} PUBLIC
-    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_BINARY_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+    "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/lib" "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/lib"
+    "${PROJECT_SOURCE_DIR}/include")
   target_link_libraries(${target} PUBLIC spillway_options)
   if(ARG_COLD)
     target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
@@ -94,5 +104,8 @@ function(spillway_folder name)
   foreach(used IN LISTS ARG_USES)
     target_link_libraries(${target} PUBLIC spillway_${used})
   endforeach()
+  # Where unit tests look for *_test.cc.
+  set_target_properties(${target} PROPERTIES
+    SPILLWAY_FOLDER "${CMAKE_CURRENT_SOURCE_DIR}/${ARG_IN}" SPILLWAY_EXCEPT "${ARG_EXCEPT}")
   spillway_join(${target})
 endfunction()

@@ -7,7 +7,7 @@ include(CMakePackageConfigHelpers)
 if(TARGET spillway_tool)
   install(TARGETS spillway_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tool)
 endif()
-# src/cli/allreduce_mpi.cc looks for it here.
+# tools/cli/allreduce_mpi.cc looks for it here.
 if(TARGET spillway_mpi_allreduce)
   install(TARGETS spillway_mpi_allreduce RUNTIME DESTINATION "libexec/spillway" COMPONENT mpi)
 endif()

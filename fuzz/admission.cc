@@ -14,10 +14,10 @@
 #include <cstring>
 #include <deque>
 
-#include "dataplane/admission.h"
-#include "dataplane/port_config.h"
-#include "dataplane/scheduling.h"
 #include "fuzzing.h"
+#include "switch/dataplane/admission.h"
+#include "switch/dataplane/port_config.h"
+#include "switch/dataplane/scheduling.h"
 
 using spillway::fuzzing::require;
 

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "doctor/peer/probe_packet.h"
-#include "doctor/peer/responder.h"
-#include "doctor/peer/wire_watch.h"
 #include "fuzzing.h"
+#include "tools/doctor/peer/probe_packet.h"
+#include "tools/doctor/peer/responder.h"
+#include "tools/doctor/peer/wire_watch.h"
 
 using namespace spillway;
 using spillway::fuzzing::require;

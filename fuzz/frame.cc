@@ -8,10 +8,10 @@
 #include <cstring>
 #include <vector>
 
-#include "dataplane/fixup.h"
-#include "dataplane/station.h"
-#include "fabric/frame.h"
 #include "fuzzing.h"
+#include "switch/dataplane/fixup.h"
+#include "switch/dataplane/station.h"
+#include "switch/fabric/frame.h"
 
 using namespace spillway;
 using spillway::fuzzing::require;

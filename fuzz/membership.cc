@@ -13,8 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "elastic/membership/member.h"
 #include "fuzzing.h"
-#include "membership/member.h"
 
 namespace {
 

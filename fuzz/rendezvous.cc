@@ -10,17 +10,17 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/rank_card.h"
+#include "comm/rendezvous/channel.h"
+#include "comm/rendezvous/handshake.h"
+#include "comm/rendezvous/message.h"
+#include "comm/rendezvous/outcome.h"
+#include "comm/rendezvous/unique_id.h"
+#include "elastic/handle.h"
+#include "elastic/mesh_message.h"
+#include "elastic/ticket.h"
 #include "fuzzing.h"
-#include "runtime/job/handle.h"
-#include "runtime/job/mesh_message.h"
-#include "runtime/job/ticket.h"
-#include "runtime/launch/slurm.h"
-#include "runtime/rank_card.h"
-#include "runtime/rendezvous/channel.h"
-#include "runtime/rendezvous/handshake.h"
-#include "runtime/rendezvous/message.h"
-#include "runtime/rendezvous/outcome.h"
-#include "runtime/rendezvous/unique_id.h"
+#include "launch/slurm.h"
 
 namespace {
 

@@ -5,10 +5,10 @@
 // topology.
 #include <string_view>
 
-#include "dataplane/port_config.h"
 #include "fuzzing.h"
-#include "scenario/scenario.h"
-#include "scenario/topology_text.h"
+#include "sim/scenario/scenario.h"
+#include "sim/scenario/topology_text.h"
+#include "switch/dataplane/port_config.h"
 
 using namespace spillway;
 using spillway::fuzzing::require;

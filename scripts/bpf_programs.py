@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Ships and checks the compiled kernel programs for machines without clang (docs/adr/0016).
 
-    scripts/bpf_programs.py ship --built build/release/src/dataplane/bpf --clang clang
-    scripts/bpf_programs.py check [--built build/release/src/dataplane/bpf --clang clang]
+    scripts/bpf_programs.py ship --built build/release/switch/dataplane/bpf --clang clang
+    scripts/bpf_programs.py check [--built build/release/switch/dataplane/bpf --clang clang]
 
-`ship` copies the skeletons of a build to src/dataplane/bpf/compiled and records a digest of their sources. `check`
+`ship` copies the skeletons of a build to switch/dataplane/bpf/compiled and records a digest of their sources. `check`
 fails if the sources have changed since. With `--built`, and the compiler that made the shipped ones, it also fails if
 they differ from the build's. Comments and line ends do not count.
 """
@@ -17,19 +17,21 @@ import struct
 import subprocess
 import sys
 
-SRC = pathlib.Path(__file__).resolve().parent.parent / "src"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = ("fixup", "probe", "switch")
 HOW = "build with clang and bpftool, then run `cmake --build BUILD --target spillway_bpf_ship`"
 
 
 def sources_of(source):
-    """A program's source and all headers of ours that it includes, as paths in src/."""
+    """A program's source and all headers of ours that it includes, as paths from the root."""
     found, left = set(), [source]
     while left:
         path = left.pop()
+        if not (ROOT / path).is_file():
+            path = f"lib/{path}"  # folders of the library are included from there
         if path not in found:
             found.add(path)
-            left += re.findall(r'^\s*#\s*include "([^"]+)"', (SRC / path).read_text(), re.MULTILINE)
+            left += re.findall(r'^\s*#\s*include "([^"]+)"', (ROOT / path).read_text(), re.MULTILINE)
     return sorted(found)
 
 
@@ -39,8 +41,8 @@ def without_comments(text):
 
 def digest_of(program):
     digest = hashlib.sha256()
-    for path in sources_of(f"dataplane/bpf/{program}.bpf.c"):
-        digest.update(f"{path}\n{without_comments((SRC / path).read_text())}\n".encode())
+    for path in sources_of(f"switch/dataplane/bpf/{program}.bpf.c"):
+        digest.update(f"{path}\n{without_comments((ROOT / path).read_text())}\n".encode())
     return digest.hexdigest()
 
 
@@ -71,7 +73,7 @@ def loaded_sections(elf):
 
 
 def shipped_folder():
-    return SRC / "dataplane/bpf/compiled"
+    return ROOT / "switch/dataplane/bpf/compiled"
 
 
 def ship(options):

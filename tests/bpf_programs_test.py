@@ -17,16 +17,16 @@ class ShippedPrograms(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
-        src = pathlib.Path(self.folder.name) / "src"
+        root = pathlib.Path(self.folder.name)
         for program in bpf_programs.PROGRAMS:
-            for path in bpf_programs.sources_of(f"dataplane/bpf/{program}.bpf.c"):
-                (src / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / "src" / path, src / path)
-        shutil.copytree(ROOT / "src/dataplane/bpf/compiled", src / "dataplane/bpf/compiled")
-        self.addCleanup(setattr, bpf_programs, "SRC", bpf_programs.SRC)
-        bpf_programs.SRC = src
-        self.src = src
-        self.header = src / "dataplane/admission.h"
+            for path in bpf_programs.sources_of(f"switch/dataplane/bpf/{program}.bpf.c"):
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / path, root / path)
+        shutil.copytree(ROOT / "switch/dataplane/bpf/compiled", root / "switch/dataplane/bpf/compiled")
+        self.addCleanup(setattr, bpf_programs, "ROOT", bpf_programs.ROOT)
+        bpf_programs.ROOT = root
+        self.root = root
+        self.header = root / "switch/dataplane/admission.h"
 
     def check(self):
         sys.stderr, kept = open("/dev/null", "w"), sys.stderr
@@ -38,7 +38,7 @@ class ShippedPrograms(unittest.TestCase):
 
     def note(self):
         lines = ["compiler none"] + [f"{name} {bpf_programs.digest_of(name)}" for name in bpf_programs.PROGRAMS]
-        (self.src / "dataplane/bpf/compiled/SOURCES").write_text("\n".join(lines) + "\n")
+        (self.root / "switch/dataplane/bpf/compiled/SOURCES").write_text("\n".join(lines) + "\n")
 
     def test_a_header_that_says_something_else_is_noticed(self):
         self.note()
@@ -53,7 +53,7 @@ class ShippedPrograms(unittest.TestCase):
 
     def test_a_skeleton_holds_programs(self):
         for program in bpf_programs.PROGRAMS:
-            skeleton = (self.src / f"dataplane/bpf/compiled/{program}.skel.h.in").read_text()
+            skeleton = (self.root / f"switch/dataplane/bpf/compiled/{program}.skel.h.in").read_text()
             sections = bpf_programs.loaded_sections(bpf_programs.object_of(skeleton))
             self.assertGreater(len(sections["xdp"]), 8, program)
             self.assertIn("license", sections)

@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds every #include under src/ and include/ to the layering that src/CMakeLists.txt declares.
+"""Holds every #include of the sources to the layering that the CMakeLists.txt files declare.
 
   tests/check_layering.py [--root DIR]    check the tree
   tests/check_layering.py --self-test     prove, on temporary trees, that each rule can fail
 
-A folder under src/ may include itself and the folders that it names: after USES in spillway_folder(), or, for a plain
-add_executable() or add_library(), as spillway_<folder> in target_link_libraries(). What those folders use in turn
-does not count. The rules, by their tags:
+Sources are in the top folders TOP. A folder of sources may include itself and the folders that it names: after USES in
+spillway_folder(), or, for a plain add_executable() or add_library(), as spillway_<folder> in target_link_libraries().
+What those folders use in turn does not count. The rules, by their tags:
 
   [uses]      another folder is included only if it is named
-  [order]     a folder names only folders declared before it, so there are no cycles
-  [declared]  every folder under src/ is declared, and every declared one exists
+  [order]     folders name only declared ones, and never in a circle
+  [library]   the library does not use folders outside lib/
+  [declared]  every source belongs to a declared folder, and every declared folder exists
   [core]      the core does no I/O and starts no threads: no such headers. Its tests may use them, and
               bpf/ folders, which contain kernel programs, may include <linux/bpf.h>.
               EDGE and OS_MEMORY name the exceptions
-  [rooted]    quoted includes are rooted at src/ and exist; angle brackets are for everything else
-  [public]    <spillway/...> is for capi and cli; public headers include no header of src/
+  [rooted]    quoted includes exist; those of the library are rooted at lib/, others at the top; angle brackets are for
+              everything else
+  [public]    <spillway/...> is for capi and cli; public headers include no other header of the project
   [tests]     only tests include GoogleTest, test headers and the harness in tests/harness/
   [files]     only base/own_file.* creates files or writes to them by name, so that none can be a trap of another user.
               OWN_FILES names the exceptions; tests may, too
@@ -28,6 +30,7 @@ import re
 import sys
 import tempfile
 
+TOP = ("lib", "switch", "sim", "lab", "emulate", "tools")
 CORE = {"base", "codec", "wire", "dataplane", "transport", "collective", "membership", "packetize", "scenario"}
 # In base, because every folder that makes files uses it; the rest of the core may not include it.
 EDGE = {"base/own_file"}
@@ -35,7 +38,7 @@ EDGE = {"base/own_file"}
 OS_MEMORY = {"wire/key_memory.cc"}
 # These create or write files without base/own_file, with the reason.
 OWN_FILES = {
-    "bench/incast/rank.cc",  # results, in a folder that the benchmark has just made for its user alone
+    "tools/bench/incast/rank.cc",  # results, in a folder that the benchmark has just made for its user alone
     "emulate/stage/calibrated_memory.cc",  # a file of /proc
     "lab/state_directory.cc",  # locks, which are never written to, in a folder that own_file prepared
 }
@@ -69,87 +72,138 @@ def is_test(path):
     return re.search(r"(^|_)test(ing)?$", path.stem) is not None
 
 
-class Layering:
-    """What src/CMakeLists.txt declares: for each folder, the folders it may include."""
+class Folder:
+    """A folder of sources: where it is, and the names of the folders it may include."""
 
-    def __init__(self, cmake_text):
-        self.uses = {}
+    def __init__(self, place):
+        self.place = place
+        self.uses = set()
+
+
+class Layering:
+    """What the CMakeLists.txt of the top folders declare."""
+
+    def __init__(self, root):
+        self.folders = {}  # by name
         self.problems = []
+        self._named = []  # (CMake file, folder, used)
+        for top in TOP:
+            file = root / top / "CMakeLists.txt"
+            if file.is_file():
+                self._read(top, re.sub(r"#[^\n]*", "", file.read_text(encoding="utf-8")))
+        for file, folder, used in self._named:
+            self._allow(file, folder, used)
+        self._check_circles()
+
+    def _read(self, top, text):
         targets = {}  # add_executable and add_library: target -> folder
-        text = re.sub(r"#[^\n]*", "", cmake_text)
         for match in COMMAND.finditer(text):
             words = match.group(2).split()
-            if not words:
-                continue
-            getattr(self, "_" + match.group(1))(words[0], words[1:], targets)
+            if words:
+                getattr(self, "_" + match.group(1))(top, words[0], words[1:], targets)
 
-    def _spillway_folder(self, folder, words, targets):
-        targets["spillway_" + folder] = None  # such a folder is declared by USES alone
-        self.uses[folder] = set()
+    def _spillway_folder(self, top, name, words, targets):
+        targets["spillway_" + name] = None  # such a folder is declared by USES alone
+        inner = words[words.index("IN") + 1] if "IN" in words else name
+        self.folders[name] = Folder(pathlib.PurePosixPath(top, inner))
         named = words[words.index("USES") + 1 :] if "USES" in words else []
         for used in named:
-            if used in ("WITHOUT", "ONLY", "PROGRAM"):
+            if used in ("WITHOUT", "ONLY", "PROGRAM", "IN", "EXCEPT", "COLD"):
                 break
-            self._allow(folder, used)
+            self._named.append((f"{top}/CMakeLists.txt", name, used))
 
-    def _add_executable(self, target, words, targets):
+    def _add_executable(self, top, target, words, targets):
         for word in words:
             source = pathlib.PurePosixPath(word)
             if len(source.parts) > 1 and source.suffix in SOURCE_SUFFIXES and not is_test(source):
-                folder = targets.setdefault(target, source.parts[0])
-                if folder is not None:
-                    self.uses.setdefault(folder, set())
+                name = targets.setdefault(target, source.parts[0])
+                if name is not None:
+                    self.folders.setdefault(name, Folder(pathlib.PurePosixPath(top, name)))
 
     _add_library = _add_executable
     _target_sources = _add_executable
 
-    def _target_link_libraries(self, target, words, targets):
-        folder = targets.get(target)
+    def _target_link_libraries(self, top, target, words, targets):
+        name = targets.get(target)
         for word in words:
             used = word.removeprefix("spillway_")
-            if folder is not None and used != word and used in self.uses:
-                self.uses[folder].add(used)
+            if name is not None and used != word and used in self.folders:
+                self.folders[name].uses.add(used)
 
-    def _allow(self, folder, used):
-        if used not in self.uses or used == folder:
-            self.problems.append(
-                f"src/CMakeLists.txt: [order] {folder} names {used}, which no earlier line declares"
-            )
-        self.uses[folder].add(used)
+    def _allow(self, file, name, used):
+        if used not in self.folders or used == name:
+            self.problems.append(f"{file}: [order] {name} names {used}, which is not declared")
+            return
+        self.folders[name].uses.add(used)
+        if file.startswith("lib/") and self.folders[used].place.parts[0] != "lib":
+            self.problems.append(f"{file}: [library] {name} uses {used}, which is not of the library")
+
+    def _check_circles(self):
+        done, path = set(), []
+
+        def visit(name):
+            if name in path:
+                top = self.folders[name].place.parts[0]
+                circle = " -> ".join([*path[path.index(name) :], name])
+                self.problems.append(f"{top}/CMakeLists.txt: [order] a circle: {circle}")
+            elif name not in done:
+                path.append(name)
+                for used in sorted(self.folders[name].uses):
+                    visit(used)
+                path.pop()
+                done.add(name)
+
+        for name in sorted(self.folders):
+            visit(name)
 
 
 class Checker:
     def __init__(self, root):
         self.root = root
-        self.src = root / "src"
-        self.problems = []
-        cmake = (self.src / "CMakeLists.txt").read_text(encoding="utf-8")
-        self.layering = Layering(cmake)
-        self.problems += self.layering.problems
-        self.folders = {entry.name for entry in self.src.iterdir() if entry.is_dir()}
+        self.layering = Layering(root)
+        self.problems = list(self.layering.problems)
         self.files = 0
 
     def run(self):
         self._check_declarations()
-        for path in self._sources(self.src):
-            self._check_file(path, self._check_src_include)
+        for top in TOP:
+            for path in self._sources(self.root / top):
+                self._check_file(path, self._check_source_include)
         for path in self._sources(self.root / "include"):
             self._check_file(path, self._check_public_include)
         if self.files == 0:
-            self.problems.append("src: [declared] there are no sources to check")
+            self.problems.append("lib: [declared] there are no sources to check")
         return self.problems
 
     def _check_declarations(self):
-        for folder in sorted(self.folders - self.layering.uses.keys()):
-            if self._sources(self.src / folder):
+        for top in TOP:
+            for path in self._sources(self.root / top):
+                if self._folder_of(path.relative_to(self.root)) is None:
+                    where = path.relative_to(self.root).parent.as_posix()
+                    self.problems.append(f"{where}: [declared] has sources, but no CMakeLists.txt declares it")
+        for name, folder in sorted(self.layering.folders.items()):
+            if not (self.root / folder.place).is_dir():
                 self.problems.append(
-                    f"src/{folder}: [declared] has sources but no spillway_folder(), "
-                    "add_executable() or add_library() in src/CMakeLists.txt"
+                    f"{folder.place.parts[0]}/CMakeLists.txt: [declared] declares {name}, but there is no {folder.place}"
                 )
-        for folder in sorted(self.layering.uses.keys() - self.folders):
-            self.problems.append(
-                f"src/CMakeLists.txt: [declared] declares {folder}, but there is no src/{folder}"
-            )
+
+    def _folder_of(self, path):
+        """The name of the innermost declared folder that contains this path from the root."""
+        path = pathlib.PurePosixPath(path.as_posix())
+        around = [(len(folder.place.parts), name) for name, folder in self.layering.folders.items()
+                  if folder.place in path.parents]
+        return max(around)[1] if around else None
+
+    def _resolve(self, included):
+        """The path from the root that a quoted include names; None if there is no such file."""
+        for place in (pathlib.PurePosixPath("lib", included), pathlib.PurePosixPath(included)):
+            header = self.root / place
+            sources = [header, header.with_name(header.name + ".in")]  # made by configure_file()
+            if header.name.endswith(".skel.h"):  # made by spillway_bpf()
+                sources.append(header.with_name(header.name.removesuffix(".skel.h") + ".bpf.c"))
+            if place.parts[0] in TOP and any(source.is_file() for source in sources):
+                return place
+        return None
 
     @staticmethod
     def _sources(top):
@@ -171,25 +225,23 @@ class Checker:
                 self.problems.append(f"{where}:{number}: includes {shown}: {complaint}")
 
     def _check_files(self, path, number, line):
-        is_of_src = self.src in path.parents
-        if is_test(path) or is_of_src and (self._is_edge(path) or self._name(path) in OWN_FILES):
+        if is_test(path) or self._is_edge(path) or self._name(path) in OWN_FILES:
             return
         if MAKES_FILES.search(re.sub(r"//.*", "", line)):
             where = path.relative_to(self.root).as_posix()
             self.problems.append(f"{where}:{number}: [files] files are made and written with base/own_file.h")
 
-    def _check_src_include(self, path, included, quoted):
-        folder = path.relative_to(self.src).parts[0]
-        first = included.split("/")[0]
-        if first == "spillway" and "spillway" not in self.folders:
+    def _check_source_include(self, path, included, quoted):
+        folder = self._folder_of(path.relative_to(self.root))
+        if included.split("/")[0] == "spillway":
             if folder not in USES_PUBLIC_HEADERS:
                 return f"[public] only {', '.join(sorted(USES_PUBLIC_HEADERS))} include these"
             return None
         if quoted:
             return self._check_quoted(path, folder, included)
-        if (self.src / included).is_file():
-            return '[rooted] headers of src/ are included with "..."'
-        if first in ("gtest", "gmock") and not is_test(path):
+        if "/" in included and self._resolve(included):
+            return '[rooted] headers of the project are included with "..."'
+        if included.split("/")[0] in ("gtest", "gmock") and not is_test(path):
             return "[tests] only *_test.cc, testing.h and *_testing.h include GoogleTest"
         is_for_kernel = path.parent.name == "bpf" and included == "linux/bpf.h"
         is_excepted = is_test(path) or is_for_kernel or self._is_edge(path) or self._name(path) in OS_MEMORY
@@ -198,7 +250,8 @@ class Checker:
         return None
 
     def _name(self, path):
-        return path.relative_to(self.src).as_posix()
+        """As an include names it."""
+        return path.relative_to(self.root).as_posix().removeprefix("lib/")
 
     def _is_edge(self, path):
         return self._name(path).rsplit(".", 1)[0] in EDGE
@@ -207,28 +260,24 @@ class Checker:
         reaches_edge = included.rsplit(".", 1)[0] in EDGE
         if folder in CORE and reaches_edge and not (is_test(path) or self._is_edge(path)):
             return f"[core] {folder} belongs to the core, which does no I/O and starts no threads"
-        first = included.split("/")[0]
-        if first == "harness" and (self.root / "tests" / included).is_file():
+        if included.split("/")[0] == "harness" and (self.root / "tests" / included).is_file():
             return None if is_test(path) else "[tests] only tests include the harness"
-        header = self.src / included
-        sources = [header.with_name(header.name + ".in")]  # made by configure_file()
-        if header.name.endswith(".skel.h"):  # made by spillway_bpf()
-            sources.append(header.with_name(header.name.removesuffix(".skel.h") + ".bpf.c"))
-        is_generated = any(source.is_file() for source in sources)
-        if ".." in included.split("/") or not (header.is_file() or is_generated):
-            return "[rooted] there is no such file under src/, where quoted includes are rooted"
-        if is_test(header) and not is_test(path):
+        place = None if ".." in included.split("/") else self._resolve(included)
+        if place is None or included.startswith("lib/"):
+            return "[rooted] there is no such file under lib/ or the top, where quoted includes are rooted"
+        if is_test(place) and not is_test(path):
             return "[tests] only tests include headers made for tests"
-        if first == folder or first not in self.folders:
+        used = self._folder_of(place)
+        if used == folder or folder is None:
             return None
-        allowed = self.layering.uses.get(folder, set())
-        if first not in allowed:
+        allowed = self.layering.folders[folder].uses
+        if used not in allowed:
             names = ", ".join(sorted(allowed)) or "no other folder"
-            return f"[uses] {folder} may include {names}, as src/CMakeLists.txt says"
+            return f"[uses] {folder} may include {names}, as its CMakeLists.txt says"
         return None
 
     def _check_public_include(self, _path, included, quoted):
-        if quoted or included.split("/")[0] in self.folders and "/" in included:
+        if quoted or "/" in included and self._resolve(included):
             return "[public] public headers include only <...> headers that are installed"
         return None
 
@@ -237,7 +286,7 @@ class Checker:
 
 GOOD_TREE = {
     "include/spillway/spillway.h": "#include <stdint.h>\n#include <spillway/types.h>\n",
-    "src/CMakeLists.txt": """
+    "lib/CMakeLists.txt": """
         # spillway_folder(ghost USES nothing)
         spillway_folder(base)
         spillway_folder(codec USES base
@@ -248,19 +297,26 @@ GOOD_TREE = {
         add_executable(codec_test codec/rotation_test.cc)
         target_link_libraries(codec_test PRIVATE spillway_codec spillway_wire)
         """,
-    "src/base/status.cc": '#include "base/status.h"\n#include "base/version.h"\n',
-    "src/base/status.h": "#pragma once\n",
-    "src/base/version.h.in": "#pragma once\n",
-    "src/codec/rotation.cc": '#include <hwy/highway.h>\n#include "base/status.h"\n',
-    "src/codec/rotation_test.cc": (
+    "sim/CMakeLists.txt": """
+        spillway_folder(scenario USES base)
+        spillway_folder(sim IN . EXCEPT scenario COLD USES base scenario codec WITHOUT odd.cc)
+        """,
+    "sim/scenario/scenario.cc": '#include "base/status.h"\n',
+    "sim/scenario/scenario.h": "#pragma once\n",
+    "sim/world.cc": '#include "sim/scenario/scenario.h"\n',
+    "lib/base/status.cc": '#include "base/status.h"\n#include "base/version.h"\n',
+    "lib/base/status.h": "#pragma once\n",
+    "lib/base/version.h.in": "#pragma once\n",
+    "lib/codec/rotation.cc": '#include <hwy/highway.h>\n#include "base/status.h"\n',
+    "lib/codec/rotation_test.cc": (
         '#include <thread>\n#include "codec/testing.h"\n#include "harness/slowdown.h"\n'
     ),
     "tests/harness/slowdown.h": "#pragma once\n",
-    "src/codec/testing.h": '#include <gtest/gtest.h>\ninline void plant() { std::ofstream("x") << 1; }\n',
-    "src/base/own_file.cc": "int made = ::open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);\n",
-    "src/wire/header.cc": '#include "wire/header.h"\n',
-    "src/wire/header.h": "#include <linux/types.h>\n",
-    "src/capi/capi.cc": (
+    "lib/codec/testing.h": '#include <gtest/gtest.h>\ninline void plant() { std::ofstream("x") << 1; }\n',
+    "lib/base/own_file.cc": "int made = ::open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);\n",
+    "lib/wire/header.cc": '#include "wire/header.h"\n',
+    "lib/wire/header.h": "#include <linux/types.h>\n",
+    "lib/capi/capi.cc": (
         '#include <mutex>\n#include <spillway/spillway.h>\n#include "base/status.h"\n'
         'std::ifstream in(path);  // no std::ofstream\nFILE* read = std::fopen(name(path), "rb");\n'
     ),
@@ -268,39 +324,44 @@ GOOD_TREE = {
 
 # (rule, file, line): the rule must complain when the line is added to the file, which may be new.
 BREAKAGES = [
-    ("uses", "src/codec/rotation.cc", '#include "wire/header.h"'),
-    ("uses", "src/codec/rotation_test.cc", '#  include "wire/header.h"'),
-    ("uses", "src/base/status.h", '#include "codec/rotation.cc"'),
-    ("uses", "src/capi/capi.cc", '#include "wire/header.h"'),
-    ("order", "src/CMakeLists.txt", "spillway_folder(wire USES base later)"),
-    ("declared", "src/CMakeLists.txt", "spillway_folder(late)"),
-    ("declared", "src/stray/stray.cc", "#include <cstdint>"),
-    ("declared", "src/ghost/ghost.cc", "#include <cstdint>"),
-    ("core", "src/codec/rotation.cc", "#include <sys/socket.h>"),
-    ("core", "src/wire/header.h", "#include <netinet/in.h>"),
-    ("core", "src/base/status.cc", "#include <thread>"),
-    ("core", "src/base/status.cc", "#include <mutex>  // a reason"),
-    ("core", "src/base/status.cc", "#include <unistd.h>"),
-    ("core", "src/base/status.cc", "#include <pthread.h>"),
-    ("core", "src/base/status.cc", "#include <fstream>"),
-    ("core", "src/base/status.cc", '#include "base/own_file.h"'),
-    ("rooted", "src/base/status.cc", '#include "status.h"'),
-    ("rooted", "src/base/status.cc", '#include "../wire/header.h"'),
-    ("rooted", "src/base/status.cc", '#include "base/../wire/header.h"'),
-    ("rooted", "src/capi/capi.cc", "#include <wire/header.h>"),
-    ("public", "src/codec/rotation.cc", "#include <spillway/spillway.h>"),
+    ("uses", "lib/codec/rotation.cc", '#include "wire/header.h"'),
+    ("uses", "lib/codec/rotation_test.cc", '#  include "wire/header.h"'),
+    ("uses", "lib/base/status.h", '#include "codec/rotation.cc"'),
+    ("uses", "lib/capi/capi.cc", '#include "wire/header.h"'),
+    ("uses", "sim/world.cc", '#include "wire/header.h"'),
+    ("uses", "sim/scenario/scenario_test.cc", '#include "codec/testing.h"'),
+    ("order", "lib/CMakeLists.txt", "spillway_folder(wire USES base later)"),
+    ("order", "lib/CMakeLists.txt", "spillway_folder(base USES codec)"),
+    ("library", "lib/CMakeLists.txt", "spillway_folder(wire USES base scenario)"),
+    ("rooted", "sim/world.cc", '#include "lib/base/status.h"'),
+    ("declared", "lib/CMakeLists.txt", "spillway_folder(late)"),
+    ("declared", "lib/stray/stray.cc", "#include <cstdint>"),
+    ("declared", "lib/ghost/ghost.cc", "#include <cstdint>"),
+    ("core", "lib/codec/rotation.cc", "#include <sys/socket.h>"),
+    ("core", "lib/wire/header.h", "#include <netinet/in.h>"),
+    ("core", "lib/base/status.cc", "#include <thread>"),
+    ("core", "lib/base/status.cc", "#include <mutex>  // a reason"),
+    ("core", "lib/base/status.cc", "#include <unistd.h>"),
+    ("core", "lib/base/status.cc", "#include <pthread.h>"),
+    ("core", "lib/base/status.cc", "#include <fstream>"),
+    ("core", "lib/base/status.cc", '#include "base/own_file.h"'),
+    ("rooted", "lib/base/status.cc", '#include "status.h"'),
+    ("rooted", "lib/base/status.cc", '#include "../wire/header.h"'),
+    ("rooted", "lib/base/status.cc", '#include "base/../wire/header.h"'),
+    ("rooted", "lib/capi/capi.cc", "#include <wire/header.h>"),
+    ("public", "lib/codec/rotation.cc", "#include <spillway/spillway.h>"),
     ("public", "include/spillway/spillway.h", '#include "base/status.h"'),
     ("public", "include/spillway/spillway.h", "#include <base/status.h>"),
-    ("tests", "src/codec/rotation.cc", "#include <gtest/gtest.h>"),
-    ("tests", "src/codec/rotation.cc", '#include "codec/testing.h"'),
-    ("tests", "src/codec/rotation.cc", '#include "harness/slowdown.h"'),
-    ("rooted", "src/codec/rotation_test.cc", '#include "harness/nothing.h"'),
-    ("files", "src/capi/capi.cc", "std::ofstream(path) << text;"),
-    ("files", "src/capi/capi.cc", "  std::fstream file(path);"),
-    ("files", "src/capi/capi.cc", 'FILE* file = std::fopen(path.c_str(), "wb");'),
-    ("files", "src/capi/capi.cc", 'FILE* file = fopen(path, "r+");'),
-    ("files", "src/capi/capi.cc", "const int fd = ::open(path, O_WRONLY | O_CREAT, 0600);"),
-    ("files", "src/capi/capi.cc", "const int fd = ::mkostemp(path, O_CLOEXEC);"),
+    ("tests", "lib/codec/rotation.cc", "#include <gtest/gtest.h>"),
+    ("tests", "lib/codec/rotation.cc", '#include "codec/testing.h"'),
+    ("tests", "lib/codec/rotation.cc", '#include "harness/slowdown.h"'),
+    ("rooted", "lib/codec/rotation_test.cc", '#include "harness/nothing.h"'),
+    ("files", "lib/capi/capi.cc", "std::ofstream(path) << text;"),
+    ("files", "lib/capi/capi.cc", "  std::fstream file(path);"),
+    ("files", "lib/capi/capi.cc", 'FILE* file = std::fopen(path.c_str(), "wb");'),
+    ("files", "lib/capi/capi.cc", 'FILE* file = fopen(path, "r+");'),
+    ("files", "lib/capi/capi.cc", "const int fd = ::open(path, O_WRONLY | O_CREAT, 0600);"),
+    ("files", "lib/capi/capi.cc", "const int fd = ::mkostemp(path, O_CLOEXEC);"),
     ("files", "include/spillway/spillway.h", 'FILE* file = fopen("/tmp/trace", "w");'),
 ]
 
@@ -317,8 +378,8 @@ def problems_in(tree):
 def place_of_complaint(rule, path, text):
     """How the complaint must begin: the include's file and line, or the folder or CMake file."""
     if rule == "declared":
-        return "src/" + path.split("/")[1] + ": "
-    if rule == "order":
+        return (path if path.endswith(".txt") else path.rsplit("/", 1)[0]) + ": "
+    if rule in ("order", "library"):
         return path + ": "
     return f"{path}:{len(text.splitlines())}: "
 

@@ -38,7 +38,7 @@ def worker_shares(pattern: str, share: float) -> List[float]:
 
 
 class LossyMean:
-    """Averages like the tolerant all-reduce (src/collective). Within a row, the arrived part of a contribution stands
+    """Averages like the tolerant all-reduce (lib/collective). Within a row, the arrived part of a contribution stands
     for the missing part. A row of which nothing arrived has one contributor less, and is divided by the others'
     number. Not rescaled, missing values count as zero."""
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All-reduces of integer gradients that are mostly zero, from Python: src/codec/sketch as it is
+ * All-reduces of integer gradients that are mostly zero, from Python: lib/codec/sketch as it is
  * shipped, and its rivals (codec/sketch/reference/sparse_reducer.h says what they are).
  *
  *   scheme                          size

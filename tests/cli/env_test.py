@@ -16,6 +16,7 @@ import unittest
 from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ("lib", "switch", "sim", "lab", "emulate", "tools")
 TOOL = pathlib.Path(sys.argv.pop(1)).resolve()
 LIBRARY = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 and ".so" in sys.argv[1] else None
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
@@ -63,7 +64,8 @@ class Table(unittest.TestCase):
     def test_nothing_reads_a_variable_around_the_table(self):
         known = {variable["name"] for variable in in_force()["variables"]}
         read_by_python = {"launcher.py", "library_path.py"}  # before the library is loaded
-        for source in sorted([*ROOT.glob("src/**/*.cc"), *ROOT.glob("python/**/*.py")]):
+        for source in sorted([*(path for folder in FOLDERS for path in ROOT.glob(f"{folder}/**/*.cc")),
+                              *ROOT.glob("python/**/*.py")]):
             if source.stem.endswith("_test"):
                 continue
             text = source.read_text(encoding="utf-8")

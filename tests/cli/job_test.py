@@ -46,7 +46,7 @@ FAILING_NEWCOMERS = newcomers_that("exit 3")
 KILLED_NEWCOMERS = newcomers_that("kill -9 $$")
 # Every second one exits, the others are killed.
 MIXED_NEWCOMERS = newcomers_that('{ [ $(($(wc -l < "$1") % 2)) = 0 ] || kill -9 $$; exit 3; }')
-MOST_STARTS = 3  # kMaxStarts of src/cli/job_run.cc
+MOST_STARTS = 3  # kMaxStarts of tools/cli/job_run.cc
 
 
 class Command(WatchedJob, unittest.TestCase):

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <mutex>
 
+#include "comm/job_testing.h"
 #include "gpu/emulated_tensor_testing.h"
 #include "gpu/sum_testing.h"
-#include "runtime/job_testing.h"
 
 namespace spillway::gpu {
 namespace {

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "codec/sample_data.h"
-#include "dataplane/frame.h"
-#include "dataplane/port_config.h"
-#include "kernel/measure/probe_frames.h"
-#include "kernel/measure/program_run.h"
-#include "kernel/switch_object.h"
 #include "packetize/depacketizer.h"
 #include "packetize/packetizer.h"
+#include "switch/dataplane/frame.h"
+#include "switch/dataplane/port_config.h"
+#include "switch/kernel/measure/probe_frames.h"
+#include "switch/kernel/measure/program_run.h"
+#include "switch/kernel/switch_object.h"
 
 namespace spillway {
 namespace {

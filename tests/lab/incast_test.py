@@ -37,7 +37,7 @@ class Incast(unittest.TestCase):
         self.assertEqual(ours["protocol"], "spillway")
         self.assertEqual(ours["messages"], 3 * rounds)
         self.assertEqual(ours["beyond_bound"], 0)
-        # No faster than the link, by whole packets. How much slower depends on the machine; src/sim/claims_test.cc has
+        # No faster than the link, by whole packets. How much slower depends on the machine; sim/claims_test.cc has
         # an incast that keeps the link full, in virtual time.
         self.assertGreater(ours["p50_of_ideal"], 0.9)
         return result
@@ -62,7 +62,7 @@ class Incast(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_sending_too_much_is_trimmed(self):
         """Through the kernel switch if this build has one; no message beyond its bound. How near the share comes to
-        its target depends here on when senders get a processor; src/sim/claims_test.cc compares them."""
+        its target depends here on when senders get a processor; sim/claims_test.cc compares them."""
         done = bench("--rounds", "6", "--protocols", "spillway", "--set", "job.trimmed-target=20%",
                      "--set", "switch.early-drop=0", "--set", "switch.control-queue=64k")
         ours = self.check(done, 6)["protocols"][0]

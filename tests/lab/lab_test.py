@@ -258,8 +258,8 @@ class AsRoot(Ranks, unittest.TestCase):
 
     def check_use_over_time(self, time):
         """Its mean is the link's use, or less if a late fabric sent much at once: a bin is limited to the link's
-        capacity. How much less depends on the machine. src/lab/watch/time_account_test.cc checks what is in which bin,
-        and src/lab/network/fabric_sampler_test.cc when the fabric is looked at."""
+        capacity. How much less depends on the machine. lab/watch/time_account_test.cc checks what is in which bin,
+        and lab/network/fabric_sampler_test.cc when the fabric is looked at."""
         bins, length, elapsed = time["use_over_time"], time["bin_ms"], time["elapsed_ms"]
         mean = sum(use * min(length, elapsed - at * length) for at, use in enumerate(bins)) / elapsed
         self.assertLessEqual(max(bins), 1.0)

@@ -268,7 +268,7 @@ class Ledger:
 
     def may_last_rank_be_late(self):
         """False if it is the next step's second coordinator. If the first is slow, the others turn to the second, and
-        then wait for it (src/collective/tolerant/agreement.h). agreement_test.cc has it late beside a first coordinator
+        then wait for it (lib/collective/tolerant/agreement.h). agreement_test.cc has it late beside a first coordinator
         that is not."""
         return (self.first_coordinator + 1) % world != world - 1
 

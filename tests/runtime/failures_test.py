@@ -11,7 +11,7 @@ processors, mostly to start processes: a thousand take about an hour.
 
 On a busy machine, ranks may get no processor for a while, so the peer timeout and the limit grow with the machine's
 slowness before each trial. A trial that fails while its ranks were starved is repeated: a rank that was silent for that
-reason is blamed rightly. src/transport/endpoint_test.cc holds the two seconds to virtual time.
+reason is blamed rightly. lib/transport/endpoint_test.cc holds the two seconds to virtual time.
 """
 import argparse
 import contextlib

@@ -56,7 +56,7 @@ def numbers_that_can_be_added(library, comm):
 def a_pause(library, comm):
     """Rank 1 stays away until it is told that the others continued without it.
 
-    The server alone decides how long it waits: it knows the usual pace after 8 steps (src/collective/tolerant/pace.h),
+    The server alone decides how long it waits: it knows the usual pace after 8 steps (lib/collective/tolerant/pace.h),
     and a single slow worker does not change that. So the others cannot wait for rank 1 without end."""
     options = library.options()
     options.tolerant, options.least_contributors = 1, 0.6

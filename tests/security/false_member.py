@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A malicious member of a job whose members change: it holds the job's ticket, proves that, and is let in. The
-messages are those of src/runtime/rendezvous/message.h, src/runtime/job/mesh_message.h and src/membership/message.h;
-the proof of its id is that of src/runtime/job/member_key.h.
+messages are those of lib/comm/rendezvous/message.h, lib/elastic/mesh_message.h and lib/elastic/membership/message.h;
+the proof of its id is that of lib/elastic/member_key.h.
 """
 import ctypes
 import hashlib
@@ -265,7 +265,7 @@ class FalseMember:
 
 
 class Speech:
-    """Messages of src/membership/message.h, by their kinds' order there."""
+    """Messages of lib/elastic/membership/message.h, by their kinds' order there."""
 
     @staticmethod
     def view(epoch, ranks, standbys=()):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A malicious member with a vote: the next change admits it as a standby. From then on it votes as a member should,
-in a thread of its own, until it is told to lie. The messages are those of src/membership/message.h.
+in a thread of its own, until it is told to lie. The messages are those of lib/elastic/membership/message.h.
 """
 import os
 import queue
@@ -59,7 +59,7 @@ class Decision(NamedTuple):
         return self._replace(ends=True, sources=(), handles=(), why=why.encode())
 
     def fingerprint(self, point):
-        """That of src/membership/fork_watch.cc."""
+        """That of lib/elastic/membership/fork_watch.cc."""
         data = bytes([VERDICT]) + self.bytes()
         value = len(data)
         for at in range(0, len(data), 4):

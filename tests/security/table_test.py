@@ -57,8 +57,8 @@ class Registered:
         """True for a Python script that ctest runs, or a C++ file in a program that it runs."""
         if path.suffix == ".py":
             return str(ROOT / path) in self.words
-        return path.name.endswith("_test.cc") and any(
-            pathlib.Path(word).name == f"{path.parts[1]}_tests" for word in self.words)
+        programs = {pathlib.Path(word).name for word in self.words}
+        return path.name.endswith("_test.cc") and any(f"{folder}_tests" in programs for folder in path.parts[:-1])
 
     def runs_command(self, words):
         return any(f"/{words}" in command for command in self.commands)
@@ -127,7 +127,7 @@ class Table(unittest.TestCase):
         self.check_found("there is no tests/security/gone_test.py", "tests/security/listener_test.py",
                          "tests/security/gone_test.py")
         self.check_found("listener_test.py is in no row", "tests/security/listener_test.py", "tests/security/gone.py")
-        self.check_found("there is no src/wire/gone", "`src/wire/key_test.cc`", "`src/wire/gone_*_test.cc`")
+        self.check_found("there is no lib/wire/gone", "`lib/wire/key_test.cc`", "`lib/wire/gone_*_test.cc`")
 
     def test_a_file_that_no_test_runs_is_found(self):
         self.check_found("ctest does not run tests/security/false_member.py", "tests/security/listener_test.py",

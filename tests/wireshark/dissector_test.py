@@ -36,7 +36,7 @@ UNVERIFIED = "(not verifiable without the run's key)"
 
 class GoldenPackets(Captures):
     def test_every_header_field_is_the_one_that_was_written(self):
-        # The inputs are those of src/packetize/golden_test.cc.
+        # The inputs are those of lib/packetize/golden_test.cc.
         expected = {"type": 1, "version": 2, "flags": "0x00", "job": 0x0102, "epoch": 0x0304,
                     "source": 0x4142, "destination": 0x7172, "operation": 0x15161718,
                     "signature": "0x2122232425262728", "signature.kind": 8, "signature.type": 18,

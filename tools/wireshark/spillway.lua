@@ -7,7 +7,7 @@
 --
 -- or put the file into Wireshark's personal Lua plugin folder (Help > About > Folders). Packets are
 -- recognised by their UDP port (a preference, 7077), by "Decode As", and otherwise by their
--- contents: the same bounds that src/wire checks in a header.
+-- contents: the same bounds that lib/wire checks in a header.
 --
 -- The dissector distinguishes two lengths: what the wire carried (tvb:reported_len(); IP and UDP
 -- lengths may be stale after a trim and are ignored) and what the capture kept of it
@@ -21,7 +21,7 @@
 
 local spillway = Proto("spillway", "Spillway")
 
--- ------------------------------------------------------------------ the format (src/wire/packet.h)
+-- ------------------------------------------------------------------ the format (lib/wire/packet.h)
 
 local VERSION = 2
 local TYPE = {DATA = 1, PROBE = 2, STOP = 3, BITMAP = 4, CREDIT = 5, WAIT = 6, LEAVE = 7}
@@ -30,7 +30,7 @@ local PHASE_NAMES = {[0] = "reduce", "gather", "note", "point-to-point"}
 local OUTCOME_NAMES = {[0] = "everything", "within budget", "deadline", "cancelled"}
 local CAUSE_NAMES = {[0] = "done", "silent", "runs another operation", "aborted", "too slow", "broke"}
 local CODEC_NAMES = {"planes", "bytes"}
--- src/collective/operation.h: part of the format, since signatures carry them in clear
+-- lib/collective/operation.h: part of the format, since signatures carry them in clear
 local KIND_NAMES = {[0] = "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
                     "scatter", "all_to_all", "barrier", "send", "receive"}
 local ELEMENT_NAMES = {[0] = "float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8"}
@@ -54,7 +54,7 @@ local BODY = {[TYPE.PROBE] = 20, [TYPE.STOP] = 8, [TYPE.BITMAP] = 16, [TYPE.CRED
 local CAUSE_MISMATCH = 2
 local MISMATCH = 16 -- follows the body of a LEAVE with that cause
 local MISMATCH_FLAGS_KNOWN, MAX_CALL_TEXT = 0x07, 200
-local DSCP_TRIMMED = 48 -- src/wire/traffic_class.h
+local DSCP_TRIMMED = 48 -- lib/wire/traffic_class.h
 
 local MAX_RANGES_SHOWN = 32 -- missing packets in a BITMAP
 

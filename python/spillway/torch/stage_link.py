@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real rank's connection to its stage (spillway emulate stage): the rank's calls go there, and their end times come
-back. src/emulate/stage/stage_protocol.h defines the protocol. Independent of torch.
+back. emulate/stage/stage_protocol.h defines the protocol. Independent of torch.
 
 Times are of the monotonic clock, in nanoseconds. Every wait for an answer gets one, or an error: the stage limits all
 waits, and if it is gone, all waiting threads get an error. Threads: any may call; one of the link's own reads.

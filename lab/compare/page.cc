@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/compare/page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/version.h"
+#include "lab/compare/charts.h"
+#include "lab/compare/comparison.h"
+#include "lab/compare/notes.h"
+#include "lab/compare/split.h"
+#include "tools/plot/svg_chart.h"
+
+namespace spillway::compare {
+namespace {
+
+using plot::html_escape;
+
+// The page's style: light and dark, wide and narrow screens, and paper.
+constexpr const char* kPageStyle = R"(
+:root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --line: #dde2e8;
+  --ground: #f6f7f9; --card: #ffffff; --note: #fff6e0; --note-line: #e69f00; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e8ebef; --soft: #9aa5b4; --line: #333c49; --ground: #12161c; --card: #1a2029;
+    --note: #2c2613; --note-line: #e69f00; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--ground); color: var(--text);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+.eyebrow { margin: 0; color: var(--soft); font-size: .8rem; letter-spacing: .08em;
+  text-transform: uppercase; }
+h1 { margin: .2rem 0 1rem; font-size: 1.9rem; line-height: 1.2; font-weight: 650; }
+h2 { margin: 0 0 .75rem; font-size: 1.15rem; font-weight: 650; }
+.command { margin: 0; padding: .7rem .9rem; white-space: pre-wrap; overflow-wrap: anywhere;
+  background: var(--card);
+  border: 1px solid var(--line); border-radius: 8px;
+  font: .85rem/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+section { margin-top: 1.5rem; padding: 1.25rem 1.4rem; background: var(--card);
+  border: 1px solid var(--line); border-radius: 12px; }
+.notes { background: var(--note); border-color: var(--note-line); }
+.notes ul { margin: 0; padding-left: 1.2rem; }
+.scroll { overflow-x: auto; }
+table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .45rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap; }
+th[scope=row] { text-align: left; font-weight: 400; color: var(--soft); }
+tbody tr:last-child > * { border-bottom: 0; }
+.best { font-weight: 700; }
+.none, .ratio { color: var(--soft); }
+.ratio { display: inline-block; min-width: 4.2em; font-size: .85em; font-weight: 400; }
+.chip { display: inline-block; width: .8em; height: .8em; margin-right: .45em; border-radius: 3px; }
+.small { margin: .75rem 0 0; color: var(--soft); font-size: .85rem; }
+figure { margin: 0; }
+figure + figure { margin-top: 1rem; }
+figure svg, #overview svg { display: block; width: 100%; height: auto; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.5rem; margin: 0; }
+dt { color: var(--soft); }
+dd { margin: 0; overflow-wrap: anywhere; }
+@media print { body { background: none; } section { break-inside: avoid; } }
+)";
+
+std::string command_text(const std::vector<std::string>& command) {
+  std::string text;
+  for (const std::string& word : command) {
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
+std::string heading(const Comparison& comparison) {
+  std::string names;
+  for (const RunRecord& run : comparison.runs) {
+    names += (names.empty() ? "" : ", ") + run.transport.title;
+  }
+  return fmt::format(
+      "<header><p class='eyebrow'>spillway lab compare</p><h1>One command over {}</h1>"
+      "<pre class='command'>{}</pre></header>",
+      html_escape(names), html_escape(command_text(comparison.command)));
+}
+
+// ------------------------------------------------------------------ the table
+
+std::string table_head(const Comparison& comparison) {
+  std::string cells = "<th scope='col'></th>";
+  for (std::size_t i = 0; i < comparison.runs.size(); ++i) {
+    cells += fmt::format("<th scope='col'><span class='chip' style='background:{}'></span>{}</th>",
+                         plot::chart_colour(i), html_escape(comparison.runs[i].transport.title));
+  }
+  return "<thead><tr>" + cells + "</tr></thead>";
+}
+
+// Null if the runs do not differ, or if no direction is better.
+std::optional<double> best_of(const Metric& metric) {
+  std::optional<double> best;
+  std::optional<double> worst;
+  for (const std::optional<double>& value : metric.values) {
+    const auto better = [&metric](double a, double b) {
+      return metric.better == Better::kMore ? a > b : a < b;
+    };
+    best = value && (!best || better(*value, *best)) ? value : best;
+    worst = value && (!worst || better(*worst, *value)) ? value : worst;
+  }
+  return best == worst || metric.better == Better::kNeither ? std::nullopt : best;
+}
+
+std::string table_cell(const Metric& metric, std::size_t run, const std::optional<double>& best) {
+  if (!metric.values[run]) {
+    return "<td class='none'>&ndash;</td>";
+  }
+  const bool has_ratio = run > 0 && metric.ratios[run];
+  return fmt::format("<td{}>{}<span class='ratio'>{}</span></td>",
+                     metric.values[run] == best ? " class='best'" : "",
+                     value_text(metric.unit, *metric.values[run]),
+                     has_ratio ? ratio_text(*metric.ratios[run]) : "");
+}
+
+std::string rounds_text(const Comparison& comparison) {
+  return comparison.rounds == 1
+             ? ""
+             : fmt::format("Numbers are means of {} rounds; plots show the first. ",
+                           comparison.rounds);
+}
+
+// Empty if no run failed.
+std::string result_row(const Comparison& comparison) {
+  if (!has_failures(comparison)) {
+    return {};
+  }
+  std::string cells;
+  for (const RunRecord& run : comparison.runs) {
+    const RunRecord* failed = first_failed_round(run);
+    cells +=
+        fmt::format("<td>{}</td>", html_escape(result_text(failed == nullptr ? run : *failed)));
+  }
+  return fmt::format("<tr><th scope='row'>result</th>{}</tr>", cells);
+}
+
+std::string table_of(const Comparison& comparison) {
+  std::string rows;
+  for (const Metric& metric : metrics_of(comparison)) {
+    rows += fmt::format("<tr><th scope='row'>{}</th>", html_escape(metric.label));
+    for (std::size_t run = 0; run < comparison.runs.size(); ++run) {
+      rows += table_cell(metric, run, best_of(metric));
+    }
+    rows += "</tr>";
+  }
+  rows += result_row(comparison);
+  return fmt::format(
+      "<section><h2>Summary</h2><div class='scroll'><table>{}<tbody>{}</tbody></table></div>"
+      "<p class='small'>Ratios are to {}; the best of a row is bold. {}Medians and percentiles "
+      "leave out the first {} steps, in which connections are made. Bytes and packets are those of "
+      "all switch ports, background traffic included, of which a longer run has "
+      "more.</p></section>",
+      table_head(comparison), rows, html_escape(comparison.runs.front().transport.title),
+      rounds_text(comparison), kFirstSteps);
+}
+
+// ------------------------------------------------------------------ bits and transport
+
+std::string factor_cell(const std::optional<double>& factor) {
+  return factor ? fmt::format("<td>{}</td>", ratio_text(*factor)) : "<td class='none'>&ndash;</td>";
+}
+
+std::string split_row(const GainShare& share) {
+  return fmt::format("<tr><th scope='row'>{}</th>{}{}{}{}<td>{}</td></tr>",
+                     html_escape(share.title), factor_cell(share.gain), factor_cell(share.bits),
+                     factor_cell(share.transport), factor_cell(share.scheduling),
+                     html_escape(share.control));
+}
+
+std::string split_section(const Comparison& comparison) {
+  const std::optional<GainSplit> split = split_of(comparison);
+  if (!split) {
+    return {};
+  }
+  std::string rows;
+  for (const GainShare& share : split->shares) {
+    rows += split_row(share);
+  }
+  return fmt::format(
+      "<section id='split'><h2>Where the gain comes from</h2><div class='scroll'><table><thead><tr>"
+      "<th scope='col'></th><th scope='col'>times as fast as {}</th><th scope='col'>by bits</th>"
+      "<th scope='col'>by transport</th><th scope='col'>by scheduling</th><th scope='col'>the same "
+      "bits on TCP</th></tr></thead>"
+      "<tbody>{}</tbody></table></div><p class='small'>{}</p></section>",
+      html_escape(split->baseline), rows, html_escape(split_explanation(*split)));
+}
+
+// ------------------------------------------------------------------ the rest
+
+std::string figure(const plot::Chart& chart, const char* id) {
+  return fmt::format("<figure id='{}'>{}</figure>", id, plot::svg_of(chart));
+}
+
+// Empty if no run has step times.
+std::string overview_section(const Comparison& comparison) {
+  const plot::BarChart chart = overview_chart(comparison);
+  const bool has_bars =
+      std::ranges::any_of(chart.bars, [](const auto& bar) { return bar.value.has_value(); });
+  return has_bars ? fmt::format("<section id='overview'>{}</section>", plot::svg_of(chart)) : "";
+}
+
+std::string charts_of(const Comparison& comparison) {
+  return "<section><h2>Progress</h2>" + figure(accuracy_chart(comparison), "accuracy") +
+         "</section><section><h2>How long steps took</h2>" +
+         figure(step_time_chart(comparison), "steps") +
+         "</section><section><h2>What the switches did meanwhile</h2>" +
+         figure(queue_chart(comparison), "queue") + figure(trim_chart(comparison), "trim") +
+         figure(loss_chart(comparison), "loss") + "</section>";
+}
+
+std::string notes_section(const Comparison& comparison) {
+  std::string items;
+  for (const std::string& note : notes_of(comparison)) {
+    items += fmt::format("<li>{}</li>", html_escape(note));
+  }
+  return items.empty() ? ""
+                       : fmt::format(
+                             "<section class='notes'><h2>To know before reading</h2><ul>{}</ul>"
+                             "</section>",
+                             items);
+}
+
+std::string facts_section(const Comparison& comparison, const std::vector<Fact>& network) {
+  std::vector<Fact> facts = network;
+  if (const RunRecord* made = first_made(comparison); made != nullptr) {
+    facts.push_back({"emulation", fmt::format("isolation {}, dataplane {}",
+                                              lab::isolation_name(made->outcome.isolation),
+                                              lab::dataplane_name(made->outcome.dataplane))});
+  }
+  facts.push_back({"version", std::string(base::kVersion)});
+  std::string items;
+  for (const Fact& fact : facts) {
+    items += fmt::format("<dt>{}</dt><dd>{}</dd>", html_escape(fact.name), html_escape(fact.value));
+  }
+  return fmt::format("<section><h2>The network</h2><dl>{}</dl></section>", items);
+}
+
+}  // namespace
+
+std::string comparison_page(const Comparison& comparison, const std::vector<Fact>& network) {
+  return fmt::format(
+      "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+      "<meta name='viewport' content='width=device-width,initial-scale=1'>"
+      "<link rel='icon' href='data:,'><title>Spillway: one command over several transports</title>"
+      "<style>{}</style></head><body><main>{}{}{}{}{}{}{}</main></body></html>\n",
+      kPageStyle, heading(comparison), overview_section(comparison), notes_section(comparison),
+      table_of(comparison), split_section(comparison), charts_of(comparison),
+      facts_section(comparison, network));
+}
+
+}  // namespace spillway::compare

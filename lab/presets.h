@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Networks worth trying, as scenario texts (sim/scenario/scenario.h). The first line of each is a
+// comment that describes it; the second names the real network that it stands for. Callers may
+// change any part.
+//
+// Most are datacentres with time slowed down: rates are divided and delays multiplied by the same
+// factor, and queues keep their bytes. So the bandwidth-delay product in packets, and the queues
+// relative to it, are those of 100 Gb/s. Two cores emulate the resulting rate on time. Switches
+// trim to 384 bytes (2048 with jumbo frames): packets of the default precision are full, and one
+// bit of every value survives. Uplinks are shares of the hosts' rate, so that a network keeps its
+// character at any rate.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace spillway::lab {
+
+struct Preset {
+  std::string_view name;
+  std::string_view text;
+
+  // Its first line, without the comment sign.
+  std::string_view summary() const;
+  // The real network, from the second line.
+  std::string_view stands_for() const;
+  // How much slower time runs than in that network; 1: not slower.
+  double slowdown() const;
+  // The text without lines about hosts that a network of `hosts` hosts does not have.
+  std::string text_for(std::uint32_t hosts) const;
+};
+
+std::span<const Preset> presets();
+
+// Fails for unknown names; the error lists the known ones.
+base::Result<Preset> find_preset(std::string_view name);
+
+}  // namespace spillway::lab

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/rendezvous/unique_id.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "base/bytes.h"
+#include "base/environment.h"
+#include "comm/rendezvous/socket.h"
+#include "launch/interfaces.h"
+#include "net/interfaces.h"
+#include "net/system_call.h"
+#include "wire/crc32c.h"
+
+namespace spillway::runtime {
+namespace {
+
+constexpr std::uint64_t kIdMagic = 0x5941'574C'4C49'5053;  // "SPILLWAY"
+constexpr std::uint16_t kFormat = 1;
+constexpr std::size_t kAddressBytes = 16;
+constexpr std::size_t kReservedBytes = 76;
+constexpr std::size_t kCheckedBytes = 124;
+static_assert(8 + 2 + 2 + 2 + 2 + kAddressBytes + 16 + kReservedBytes == kCheckedBytes);
+
+std::uint32_t check_of(const UniqueId& id) {
+  return ~wire::crc32c(~0U, base::ByteView(id.bytes).first(kCheckedBytes));
+}
+
+// Listening sockets of ids that no rank has joined yet. Each entry names the maker's process: a
+// forked child has a copy of this table, but must not answer for its parent.
+class UnusedListeners {
+ public:
+  static UnusedListeners& of_process() {
+    static UnusedListeners listeners;
+    return listeners;
+  }
+
+  bool keep(const Nonce& nonce, net::UniqueFd socket) {
+    const std::lock_guard lock(mutex_);
+    if (sockets_.size() >= kMaxUnusedIds) {
+      return false;
+    }
+    sockets_.emplace(nonce, Entry{::getpid(), std::move(socket)});
+    return true;
+  }
+
+  net::UniqueFd take(const Nonce& nonce) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sockets_.find(nonce);
+    if (found == sockets_.end() || found->second.maker != ::getpid()) {
+      return {};
+    }
+    net::UniqueFd socket = std::move(found->second.socket);
+    sockets_.erase(found);
+    return socket;
+  }
+
+ private:
+  struct Entry {
+    pid_t maker = 0;
+    net::UniqueFd socket{};
+  };
+
+  std::mutex mutex_;
+  std::map<Nonce, Entry> sockets_;
+};
+
+std::array<std::uint8_t, kAddressBytes> address_bytes(const net::SocketAddress& address) {
+  std::array<std::uint8_t, kAddressBytes> bytes{};
+  if (address.is_ipv6()) {
+    std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in6*>(address.data())->sin6_addr,
+                16);
+  } else {
+    std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in*>(address.data())->sin_addr, 4);
+  }
+  return bytes;
+}
+
+net::SocketAddress address_from(bool ipv6, base::ByteView bytes, std::uint16_t port) {
+  sockaddr_storage storage{};
+  if (ipv6) {
+    storage.ss_family = AF_INET6;
+    std::memcpy(&reinterpret_cast<sockaddr_in6&>(storage).sin6_addr, bytes.data(), 16);
+  } else {
+    storage.ss_family = AF_INET;
+    std::memcpy(&reinterpret_cast<sockaddr_in&>(storage).sin_addr, bytes.data(), 4);
+  }
+  return net::SocketAddress::from(storage).with_port(port);
+}
+
+base::Result<net::SocketAddress> bound_address(const net::UniqueFd& socket) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof(bound);
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return net::system_error("learn the port of a unique id", errno);
+  }
+  return net::SocketAddress::from(bound);
+}
+
+}  // namespace
+
+base::Result<UniqueId> create_unique_id(const net::SocketAddress& address) {
+  base::Result<net::UniqueFd> socket = listen_exactly(address);
+  if (!socket.ok()) {
+    return socket.status();
+  }
+  const base::Result<net::SocketAddress> bound = bound_address(*socket);
+  const base::Result<Nonce> nonce = random_nonce();
+  if (!bound.ok() || !nonce.ok()) {
+    return bound.ok() ? nonce.status() : bound.status();
+  }
+  if (!UnusedListeners::of_process().keep(*nonce, std::move(socket).value())) {
+    return base::Status(base::StatusCode::kLimitExceeded,
+                        fmt::format("this process has made {} unique ids that no rank has joined: "
+                                    "join or discard them first",
+                                    kMaxUnusedIds));
+  }
+  return encode_unique_id({*bound, *nonce});
+}
+
+void discard_unique_id(const UniqueId& id) {
+  const base::Result<UniqueIdContent> content = parse_unique_id(id);
+  if (content.ok()) {
+    UnusedListeners::of_process().take(content->nonce);
+  }
+}
+
+UniqueId encode_unique_id(const UniqueIdContent& content) {
+  UniqueId id;
+  base::ByteWriter writer(id.bytes);
+  writer.write(kIdMagic);
+  writer.write(kFormat);
+  writer.write<std::uint16_t>(content.address.is_ipv6() ? 6 : 4);
+  writer.write(content.address.port());
+  writer.write<std::uint16_t>(0);
+  writer.append(address_bytes(content.address));
+  writer.append(content.nonce);
+  writer.reserve(kReservedBytes);
+  writer.write(check_of(id));
+  return id;
+}
+
+base::Result<UniqueIdContent> parse_unique_id(const UniqueId& id) {
+  base::ByteReader reader(id.bytes);
+  const auto magic = reader.read<std::uint64_t>();
+  const auto format = reader.read<std::uint16_t>();
+  const auto family = reader.read<std::uint16_t>();
+  const auto port = reader.read<std::uint16_t>();
+  reader.take(2);
+  const base::ByteView address = reader.take(kAddressBytes);
+  UniqueIdContent content;
+  const base::ByteView nonce = reader.take(content.nonce.size());
+  std::copy(nonce.begin(), nonce.end(), content.nonce.begin());
+  reader.take(kReservedBytes);
+  if (magic != kIdMagic || reader.read<std::uint32_t>() != check_of(id)) {
+    return base::Status(base::StatusCode::kMalformed,
+                        "these bytes are no unique id of Spillway: hand over all 128, as they were "
+                        "made");
+  }
+  if (format != kFormat || (family != 4 && family != 6) || port == 0) {
+    return base::Status(base::StatusCode::kMalformed,
+                        "this unique id was made by another version of Spillway: install the same "
+                        "version everywhere");
+  }
+  content.address = address_from(family == 6, address, port);
+  return content;
+}
+
+RendezvousPoint point_of(const UniqueIdContent& content) {
+  const std::string text = content.address.to_string();
+  std::string host = text.substr(0, text.rfind(':'));
+  if (content.address.is_ipv6()) {
+    host = host.substr(1, host.size() - 2);
+  }
+  return {.places = {{host, content.address.port()}}, .local_name = {}, .nonce = content.nonce};
+}
+
+net::UniqueFd take_listener(const UniqueIdContent& content) {
+  return UnusedListeners::of_process().take(content.nonce);
+}
+
+base::Result<UniqueId> create_reachable_unique_id() {
+  const base::Result<InterfaceChoice> choice =
+      interface_choice(base::Environment::of_process(), /*one_machine=*/false);
+  if (!choice.ok()) {
+    return choice.status();
+  }
+  const auto interfaces = net::interface_addresses();
+  if (!interfaces.ok()) {
+    return interfaces.status();
+  }
+  const auto interface = choose_interface(*interfaces, *choice);
+  if (!interface.ok()) {
+    return interface.status();
+  }
+  return create_unique_id(interface->address);
+}
+
+}  // namespace spillway::runtime

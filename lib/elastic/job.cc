@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/job.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "elastic/founding.h"
+#include "elastic/handle.h"
+#include "elastic/job_impl.h"
+#include "launch/launch.h"
+#include "observe/identity.h"
+#include "observe/log.h"
+
+namespace spillway::runtime {
+namespace {
+
+using membership::MemberId;
+
+// How long founders wait for their mutual streams, and a newcomer for its welcome.
+constexpr base::Duration kFoundingPatience = base::seconds(10);
+constexpr base::Duration kJoiningPatience = base::seconds(10);
+// How long a newcomer waits for a silent member before it tries the ticket's next address.
+constexpr std::chrono::milliseconds kSilentMember{2500};
+// Period of reading the ticket's file again, once all addresses of the last ticket were tried.
+constexpr std::chrono::milliseconds kTicketLook{100};
+
+base::Result<Nonce> nonce_of_job(const wire::RunKey& key) {
+  Nonce nonce{};
+  const base::Status status = wire::derive(key, {.use = wire::KeyUse::kTicket}, nonce);
+  return status.ok() ? base::Result<Nonce>(nonce) : status;
+}
+
+// The ticket in the file, if it names other members of the same job.
+std::optional<Ticket> other_ticket(const std::string& path, const Ticket& known) {
+  const base::Result<std::string> text = ticket_text_in(path);
+  const base::Result<Ticket> ticket = parse_ticket(text.ok() ? *text : "");
+  return ticket.ok() && ticket->job == known.job && ticket->addresses != known.addresses
+             ? std::optional(*ticket)
+             : std::nullopt;
+}
+
+base::Result<std::uint64_t> draw_word() {
+  const base::Result<Random> random = draw_random();
+  if (!random.ok()) {
+    return random.status();
+  }
+  return std::max<std::uint64_t>(base::load_le<std::uint64_t>(random->data()), 1);
+}
+
+}  // namespace
+
+base::Status Job::Impl::take_secret() {
+  base::Result<Secret> secret =
+      secret_from(base::Environment::of_process(), config_.communicator.secret);
+  if (!secret.ok()) {
+    return secret.status();
+  }
+  secret_ = std::move(secret).value();
+  return {};
+}
+
+base::Status Job::Impl::open_seats() {
+  if (!next_seats_.empty()) {
+    return {};
+  }
+  CommunicatorConfig config = config_.communicator;
+  config.id.reset();
+  config.servers.reset();
+  config.seat_on_one_machine = on_one_machine_;
+  std::vector<Blob> cards;
+  for (std::uint16_t channel = 0; channel < config_.channels; ++channel) {
+    base::Result<std::unique_ptr<Communicator::Seat>> seat = Communicator::Seat::open(config);
+    if (!seat.ok()) {
+      next_seats_.clear();
+      return seat.status();
+    }
+    cards.push_back((*seat)->handle());
+    next_seats_.push_back(std::move(seat).value());
+  }
+  base::Result<membership::Handle> handle = encode_handle(cards);
+  if (!handle.ok()) {
+    return handle.status();
+  }
+  next_handle_ = std::move(handle).value();
+  return {};
+}
+
+base::Status Job::Impl::open_mesh(base::ByteView secret, Standing standing) {
+  const base::Result<Credential> credential = ticket_.credential(secret);
+  const base::Result<MemberKey> key = MemberKey::draw();
+  if (!credential.ok() || !key.ok()) {
+    return credential.ok() ? key.status() : credential.status();
+  }
+  id_ = key->id();
+  base::Result<std::unique_ptr<Mesh>> mesh =
+      Mesh::open({.job = ticket_.job,
+                  .credential = *credential,
+                  .standing = standing,
+                  .listen = next_seats_.front()->address().with_port(0),
+                  .key = *key,
+                  .name = fmt::format("{}:{}", host_name(), ::getpid())},
+                 *this);
+  if (!mesh.ok()) {
+    return mesh.status();
+  }
+  mesh_ = std::move(mesh).value();
+  return {};
+}
+
+base::Status Job::Impl::found(Communicator& communicator) {
+  if (config_.standbys >= communicator.world()) {
+    return base::invalid_argument(fmt::format(
+        "{} standbys leave no rank of {} to train: start more processes, or ask for fewer",
+        config_.standbys, communicator.world()));
+  }
+  const base::Result<JobRoots> roots = communicator.job_roots();
+  if (!roots.ok()) {
+    return roots.status();
+  }
+  key_ = roots->key;
+  on_one_machine_ = roots->on_one_machine;
+  const base::Result<Nonce> nonce = nonce_of_job(key_);
+  if (!nonce.ok()) {
+    return nonce.status();
+  }
+  ticket_.job = *nonce;
+  for (const base::Status& status : {take_secret(), open_seats()}) {
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  if (base::Status status = open_mesh(secret_.bytes(), Standing::kMember); !status.ok()) {
+    return status;
+  }
+  secret_.wipe();
+  ticket_.addresses = {mesh_->own().address};
+  const base::Result<std::vector<Founder>> founders =
+      gather_founders(communicator, {mesh_->own(), next_handle_});
+  if (!founders.ok()) {
+    return founders.status();
+  }
+  decision_ = founding_decision(*founders, config_.standbys);
+  decided_ns_ = wall_clock_ns();
+  for (const Founder& founder : *founders) {
+    mesh_->introduce(founder.card);
+  }
+  doors_ = doors_of(decision_->view);
+  for (const net::SocketAddress& door : doors_) {
+    if (door != ticket_.addresses.front() && ticket_.addresses.size() < kMaxTicketAddresses) {
+      ticket_.addresses.push_back(door);
+    }
+  }
+  first_change_ = take_decision(/*had_state=*/true);
+  if (base::Status status = open_seats(); !status.ok()) {
+    return status;
+  }
+  if (base::Status status = start(present_.view); !status.ok()) {
+    return status;
+  }
+  if (base::Status status = export_metrics(communicator.rank()); !status.ok()) {
+    return status;
+  }
+  return wait_for_streams(founders->size() - 1);
+}
+
+// The mesh addresses of the first ranks, on several hosts if possible.
+std::vector<net::SocketAddress> Job::Impl::doors_of(const membership::View& view) const {
+  std::vector<net::SocketAddress> doors;
+  std::set<std::string> hosts;
+  for (const bool wants_other_host : {true, false}) {
+    for (const MemberId rank : view.ranks) {
+      const MemberCard* card = mesh_->find(rank);
+      if (card == nullptr || doors.size() == kMaxTicketAddresses ||
+          std::ranges::find(doors, card->address) != doors.end()) {
+        continue;
+      }
+      const bool is_other_host = hosts.insert(card->address.with_port(0).to_string()).second;
+      if (is_other_host || !wants_other_host) {
+        doors.push_back(card->address);
+      }
+    }
+  }
+  return doors;
+}
+
+// Rank 0 writes the ticket. Called under the mutex, or before the job's thread runs.
+base::Status Job::Impl::publish_ticket() const {
+  const bool is_first = !present_.view.ranks.empty() && present_.view.ranks.front() == id_;
+  return is_first && !config_.ticket_file.empty() && !doors_.empty()
+             ? Ticket{.addresses = doors_, .job = ticket_.job}.write_to(config_.ticket_file)
+             : base::Status();
+}
+
+base::Status Job::Impl::join(const Ticket& ticket) {
+  ticket_ = ticket;
+  on_one_machine_ = ticket.addresses.front().to_string().starts_with("127.");
+  for (const base::Status& status : {take_secret(), open_seats()}) {
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  if (base::Status status = open_mesh(secret_.bytes(), Standing::kNewcomer); !status.ok()) {
+    return status;
+  }
+  secret_.wipe();
+  ticket_.addresses.insert(ticket_.addresses.begin(), mesh_->own().address);
+  if (ticket_.addresses.size() > kMaxTicketAddresses) {
+    ticket_.addresses.pop_back();
+  }
+  if (base::Status status = start(std::nullopt); !status.ok()) {
+    return status;
+  }
+  if (base::Status status = export_metrics(0); !status.ok()) {
+    return status;
+  }
+  return wait_for_welcome(ticket);
+}
+
+// Members that the ticket names may be gone, and then refuse or stay silent. So the newcomer tries
+// each in turn, then the addresses in the ticket's file, which the first rank of each epoch
+// rewrites. The last member dialled may still answer meanwhile.
+base::Status Job::Impl::wait_for_welcome(Ticket ticket) {
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::nanoseconds(kJoiningPatience.count());
+  std::size_t tried = 0;  // number of the ticket's addresses tried
+  std::unique_lock lock(mutex_);
+  while (!is_welcome_ && std::chrono::steady_clock::now() < end) {
+    if (tried < ticket.addresses.size()) {
+      dismissed_.reset();
+      tasks_.push([this, address = ticket.addresses[tried]] { mesh_->dial_anybody(address); });
+      ++tried;
+      const auto turn_ends = std::min(end, std::chrono::steady_clock::now() + kSilentMember);
+      changed_.wait_until(lock, turn_ends, [this] { return is_welcome_ || dismissed_; });
+      continue;
+    }
+    if (config_.ticket_file.empty() && dismissed_) {
+      break;
+    }
+    lock.unlock();
+    const std::optional<Ticket> next =
+        config_.ticket_file.empty() ? std::nullopt : other_ticket(config_.ticket_file, ticket);
+    lock.lock();
+    if (next) {
+      ticket = *next;
+      tried = 0;
+    } else {
+      changed_.wait_for(lock, kTicketLook, [this] { return is_welcome_; });
+    }
+  }
+  if (is_welcome_) {
+    return {};
+  }
+  return {base::StatusCode::kUnavailable,
+          fmt::format("the job at {} cannot be joined: {}", ticket.addresses_text(),
+                      dismissed_.value_or("it does not answer"))};
+}
+
+base::Status Job::Impl::start(std::optional<membership::View> view) {
+  const base::Result<std::uint64_t> seed = draw_word();
+  if (!seed.ok()) {
+    return seed.status();
+  }
+  membership::MemberConfig config = config_.membership;
+  config.seed = *seed;
+  config.secret_word = [spare = *seed] {
+    const base::Result<std::uint64_t> word = draw_word();
+    return word.ok() ? *word : spare;
+  };
+  member_ = std::make_unique<membership::Member>(config, id_, std::move(view), next_handle_,
+                                                 clock_.now());
+  thread_ = std::thread([this] { run(); });
+  return {};
+}
+
+base::Status Job::Impl::export_metrics(std::uint32_t rank) {
+  const base::Environment environment = base::Environment::of_process();
+  const base::Result<std::uint16_t> local_rank = local_rank_from(environment);
+  if (!local_rank.ok()) {
+    return local_rank.status();
+  }
+  Identity identity{.communicator = "job", .rank = rank, .world = 1, .local_rank = *local_rank};
+  const base::Result<MetricsConfig> config = metrics_config(environment, identity);
+  if (!config.ok()) {
+    return config.status();
+  }
+  exported_ =
+      std::make_unique<MetricsExport>(*config, MetricsSource{.text = [this] { return metrics(); }});
+  return {};
+}
+
+base::Status Job::Impl::wait_for_streams(std::size_t others) {
+  std::unique_lock lock(mutex_);
+  const bool all = changed_.wait_for(lock, std::chrono::nanoseconds(kFoundingPatience.count()),
+                                     [&] { return heard_of_.size() >= others; });
+  if (all) {
+    return {};
+  }
+  return {base::StatusCode::kUnavailable,
+          fmt::format("{} of {} other members cannot be reached over TCP: members watch each other "
+                      "that way; open the ports between their hosts",
+                      others - heard_of_.size(), others)};
+}
+
+Job::Job(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Job::~Job() = default;
+
+base::Result<std::unique_ptr<Job>> Job::found(Communicator& communicator, const JobConfig& config) {
+  auto impl = std::make_unique<Impl>(config);
+  if (base::Status status = impl->found(communicator); !status.ok()) {
+    return status;
+  }
+  return std::unique_ptr<Job>(new Job(std::move(impl)));
+}
+
+base::Result<std::unique_ptr<Job>> Job::join(const Ticket& ticket, const JobConfig& config) {
+  auto impl = std::make_unique<Impl>(config);
+  if (base::Status status = impl->join(ticket); !status.ok()) {
+    return status;
+  }
+  return std::unique_ptr<Job>(new Job(std::move(impl)));
+}
+
+const Ticket& Job::ticket() const {
+  return impl_->ticket();
+}
+std::optional<Change> Job::first_change() const {
+  return impl_->first_change();
+}
+Verdict Job::step(std::uint64_t step, base::Duration work) {
+  return impl_->step(step, work);
+}
+bool Job::is_interrupted() const {
+  return impl_->is_interrupted();
+}
+void Job::watch(std::weak_ptr<Communicator> communicator) {
+  impl_->watch(std::move(communicator));
+}
+base::Result<std::optional<Change>> Job::park(const membership::Position& position,
+                                              base::Duration limit) {
+  return impl_->park(position, limit);
+}
+base::Result<std::unique_ptr<Communicator>> Job::communicator(
+    std::uint16_t channel, std::span<const std::uint16_t> ranks) {
+  return impl_->communicator(channel, ranks);
+}
+void Job::leave() {
+  impl_->leave();
+}
+std::optional<bool> Job::finish(base::Duration limit) {
+  return impl_->finish(limit);
+}
+base::Result<std::string> Job::ask(const std::string& question, base::Duration limit) {
+  return impl_->ask(question, limit);
+}
+
+}  // namespace spillway::runtime

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The implementation of Job (job.h): its state, and the thread that owns each part.
+//
+//   job.cc          founding and joining, on the application's thread, before the job's runs
+//   job_steps.cc    steps and changes, on the application's thread
+//   job_thread.cc   the job's thread: streams, the member, events and answers
+//
+// The application's thread hands tasks to the job's thread, and waits under the mutex for results.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "elastic/job.h"
+#include "elastic/job_report.h"
+#include "elastic/membership/member.h"
+#include "elastic/mesh.h"
+#include "launch/secret.h"
+#include "net/task_queue.h"
+#include "observe/metrics_export.h"
+#include "wire/key.h"
+
+namespace spillway::runtime {
+
+inline std::int64_t wall_clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+class Job::Impl final : private MeshListener {
+  using Decision = membership::Decision;
+  using MemberId = membership::MemberId;
+
+ public:
+  explicit Impl(const JobConfig& config) : config_(config) {}
+  ~Impl() override { stop(); }
+
+  base::Status found(Communicator& communicator);
+  base::Status join(const Ticket& ticket);
+
+  const Ticket& ticket() const { return ticket_; }
+  std::optional<Change> first_change() const { return first_change_; }
+  Verdict step(std::uint64_t step, base::Duration work);
+  bool is_interrupted() const;
+  void watch(std::weak_ptr<Communicator> communicator);
+  base::Result<std::optional<Change>> park(const membership::Position& position,
+                                           base::Duration limit);
+  base::Result<std::unique_ptr<Communicator>> communicator(std::uint16_t channel,
+                                                           std::span<const std::uint16_t> ranks);
+  void leave();
+  std::optional<bool> finish(base::Duration limit);
+  base::Result<std::string> ask(const std::string& question, base::Duration limit);
+
+ private:
+  using Seats = std::vector<std::unique_ptr<Communicator::Seat>>;
+  using Task = std::function<void()>;
+
+  // Run on the application's thread.
+  base::Status open_seats();
+  base::Status open_mesh(base::ByteView secret, Standing standing);
+  base::Status take_secret();
+  base::Status publish_ticket() const;
+  base::Status start(std::optional<membership::View> view);
+  base::Status wait_for_streams(std::size_t others);
+  base::Status wait_for_welcome(Ticket ticket);
+  std::vector<net::SocketAddress> doors_of(const membership::View& view) const;
+  std::optional<Change> take_decision(bool had_state);
+  Change change_of(const Decision& decision) const;
+  base::Status export_metrics(std::uint32_t rank);
+  std::string metrics();
+  // When training was told to stop for this decision; 0 if it was not.
+  std::int64_t interrupted_before(const Decision& decision) const {
+    return interrupt_ && interrupt_->epoch + 1 == decision.view.epoch ? interrupted_ns_ : 0;
+  }
+  bool applies(const membership::Interrupt& interrupt) const {
+    return interrupt.epoch == epoch_ && !interrupt.at_step;
+  }
+
+  // Run on the job's thread.
+  void run();
+  void pump();
+  void take(const membership::Event& event);
+  void interrupt(const membership::Interrupt& interrupt);
+  void count_change();
+  JobReport report() const;
+  void answer(const std::string& question, std::function<void(std::string)> reply);
+  void stop();
+
+  void on_connected(const MemberCard& member) override;
+  void on_lost(MemberId member) override;
+  void on_speech(MemberId from, base::ByteView speech) override;
+  void on_welcome(const MemberWelcome& welcome) override;
+  void on_refused(const std::string& why) override;
+  bool is_member(MemberId member) const override {
+    return member_ != nullptr && member_->view().has(member);
+  }
+  wire::RunKey key() const override { return key_; }
+  void on_question(std::uint64_t asker, const std::string& question) override;
+
+  JobConfig config_;
+  Secret secret_;
+  Ticket ticket_{};
+  MemberId id_ = 0;
+  bool on_one_machine_ = false;
+  base::MonotonicClock clock_;
+  std::optional<Change> first_change_;
+
+  // Used only by the application's thread.
+  Seats next_seats_;  // their handle is next_handle_
+  membership::Handle next_handle_;
+  Seats seats_;  // of the present epoch, unused ones
+  Decision present_;
+
+  net::TaskQueue<Task> tasks_;
+  std::thread thread_;
+  std::unique_ptr<MetricsExport> exported_;
+
+  // Used only by the job's thread, once it runs.
+  wire::RunKey key_;
+  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<membership::Member> member_;
+  std::vector<std::function<void(std::string)>> askers_;  // callers that wait for their request
+  JobReport report_;  // the fields counted here; report() adds the rest
+  bool is_stopping_ = false;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint32_t epoch_ = 0;  // last epoch that the application knows
+  std::optional<membership::Interrupt> interrupt_;
+  std::int64_t interrupted_ns_ = 0;
+  std::int64_t parked_ns_ = 0;
+  std::optional<Decision> decision_;       // the newest
+  std::vector<net::SocketAddress> doors_;  // of some of its ranks, for the ticket
+  std::int64_t decided_ns_ = 0;
+  std::optional<std::string> dismissed_;
+  std::set<MemberId> heard_of_;  // connected or lost
+  bool is_welcome_ = false;
+  std::vector<std::weak_ptr<Communicator>> watched_;
+};
+
+}  // namespace spillway::runtime

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keys that protect packets and the rendezvous, and how they derive from each other.
+//
+//   secret, or drawn for the run ──► run key ──► keys of one epoch and direction (packet_auth.h)
+//                                       │  └───► keys of one epoch's sums (sum_tag.h)
+//                                       └──► job's key ──► run keys of its communicators
+//
+// All are derived with HKDF-SHA256 (RFC 5869), each under its own label, so that knowing one key
+// reveals nothing about another. Core dumps exclude keys, and keys are wiped when they are
+// destroyed. Plain values; any thread.
+//
+// Every communicator numbers its packets from the same start. Two communicators that shared a key
+// would share keystream and accept each other's packets. A KeyContext therefore names everything
+// that sets one use of a run key or job key apart. Different contexts give different keys.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "wire/key_memory.h"
+
+namespace spillway::wire {
+
+// Overwrites the bytes in a way that compilers cannot optimize away.
+void wipe(base::MutableByteView bytes);
+
+template <std::size_t Size>
+struct Key {
+  static constexpr std::size_t kBytes = Size;
+
+  std::array<std::uint8_t, Size>& bytes;  // in key_memory.h's pages, even if the Key is not
+
+  Key() : bytes(*new (allocate_key_memory(Size)) std::array<std::uint8_t, Size>{}) {}
+  Key(const Key& other) : Key() { bytes = other.bytes; }
+  Key& operator=(const Key& other) {
+    bytes = other.bytes;
+    return *this;
+  }
+  ~Key() { free_key_memory(&bytes, Size); }
+
+  friend bool operator==(const Key& one, const Key& other) { return one.bytes == other.bytes; }
+};
+
+// Key of one run of a job. All its processes have it; nobody else and no other run does.
+using RunKey = Key<32>;
+
+enum class KeyUse : std::uint8_t {
+  kPackets,       // packets of one direction, or draws of sums: epoch, from, to
+  kSumParts,      // factors for the words of parts: epoch
+  kSumResults,    // factors for the words of results: epoch
+  kNumbers,       // a communicator's public numbers: its job number and its seed
+  kJob,           // a job's key, from the run key of the communicator that founds the job
+  kTicket,        // the nonce in a job's ticket, from the job's key
+  kCommunicator,  // a run key, from the job's key: nonce, epoch, channel, members
+};
+
+// Ignores fields that the use does not name.
+struct KeyContext {
+  KeyUse use = KeyUse::kPackets;
+  std::uint64_t epoch = 0;
+  std::uint16_t from = 0;
+  std::uint16_t to = 0;
+  std::uint16_t channel = 0;
+  std::array<std::uint8_t, 16> nonce{};      // drawn with the epoch
+  std::span<const std::uint64_t> members{};  // the communicator's members by rank; at most 65,535
+};
+
+// The label of every derivation in Spillway. Two derivations that shared one could give the same
+// key, so derive() takes no label that is not in this list.
+enum class KeyLabel : std::uint8_t {
+  kPackets,  // KeyUse: one label each
+  kSumParts,
+  kSumResults,
+  kNumbers,
+  kJob,
+  kTicket,
+  kCommunicator,
+  kPacketsOfSecret,   // packets under a caller's secret (packet_auth.h)
+  kPacketsOfMessage,  // packets of one message, written and read without a run (capi/packets.h)
+  kRun,               // a run key, from what the ranks drew at the rendezvous
+  kRendezvousSecret,  // a credential of the rendezvous, from the job's secret
+  kRendezvousId,      // the same, from the ranks' unique id
+  kRendezvousProof,   // the key of proofs at the rendezvous
+  kRendezvousToHost,  // its streams' keys after the proofs
+  kRendezvousToGuest,
+  kJobName,         // the name under which a job is shown, from its ticket
+  kStreamConnects,  // proofs when a stream begins (net/stream_greeting.h)
+  kStreamAnswers,
+  kMemberFromDialler,  // streams between members of a job (elastic/member_key.h)
+  kMemberToDialler,
+};
+// What derivations get, by KeyLabel: part of the protocol. No two are equal, and none begins with
+// another.
+inline constexpr std::array<std::string_view, 20> kKeyLabels = {
+    "spillway packets v2: epoch, from, to",
+    "spillway sums v1: parts",
+    "spillway sums v1: results",
+    "spillway job v2",
+    "spillway membership v1",
+    "spillway job ticket v1",
+    "spillway epoch v2: nonce, epoch, channel, members",
+    "spillway packets v2: secret",
+    "spillway packets of one message",
+    "spillway run key v2",
+    "spillway rendezvous v2 secret",
+    "spillway rendezvous v2 unique id",
+    "spillway rendezvous v2 proof",
+    "spillway rendezvous v2 guest to host",
+    "spillway rendezvous v2 host to guest",
+    "spillway job name v1",
+    "spillway stream v1: who connects",
+    "spillway stream v1: who answers",
+    "spillway member v1 from the dialler",
+    "spillway member v1 to the dialler",
+};
+static_assert(static_cast<std::size_t>(KeyLabel::kMemberToDialler) + 1 == kKeyLabels.size());
+
+// Fills `out` (at most 8,160 bytes) with the key for this use. Fails only if OpenSSL lacks HKDF.
+base::Status derive(const RunKey& parent, const KeyContext& context, base::MutableByteView out);
+
+// The derivation step behind all keys. Fills `out` (at most 8,160 bytes) with bytes derived from
+// `secret`, `salt` (which need not be secret and may be empty) and `label`. Fails only if OpenSSL
+// lacks HKDF.
+base::Status derive(base::ByteView secret, base::ByteView salt, KeyLabel label,
+                    base::MutableByteView out);
+
+// RFC 5869 with any `info`, for tests. Everything else derives under a label.
+base::Status hkdf_sha256(base::ByteView secret, base::ByteView salt, std::string_view info,
+                         base::MutableByteView out);
+
+}  // namespace spillway::wire
