@@ -43,6 +43,6 @@ if ((code == 0)) && [[ ! -s $output/report.html ]]; then
 fi
 ((code == 0)) || step "a run failed, and its message above says why; this script ends with its exit code, $code"
 step "other networks: $tool lab presets; an incast of 64 hosts: $tool sim run tests/scenarios/incast_oversend.scn;" \
-  "the codec on a tour: $tool codec tour --out $output"
+  "all codecs on one gradient: $tool codec --out $output"
 step "next, your own script: $tool lab compare -- python3 YOUR_SCRIPT.py"
 exit "$code"

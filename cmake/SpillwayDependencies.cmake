@@ -3,11 +3,14 @@
 find_package(PkgConfig REQUIRED)
 
 find_package(fmt REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(ZLIB REQUIRED)
+if(SPILLWAY_BUILD_TOOLS)
+  find_package(CLI11 REQUIRED)
+  find_package(nlohmann_json REQUIRED)
+endif()
+if(SPILLWAY_BUILD_EMULATE)
+  find_package(ZLIB REQUIRED)
+endif()
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
-pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
 
 # libcrypto: the shared library, or linked in if a target has the property SPILLWAY_HOLDS_CRYPTO, as the wheel's
 # library has. In a process with Python's libcrypto.so.3, the loader would take a second one for the first.

@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: the library with headers, CMake package and pkg-config file, the command-line
+# The layout that `cmake --install` makes: the library with headers, CMake package and pkg-config file, the command-line
 # tool, the Wireshark dissector, and the licence. tests/install builds programs against the result.
 # SpillwayPackages.cmake makes packages of the components.
 
@@ -6,14 +6,14 @@ include(CMakePackageConfigHelpers)
 
 if(TARGET spillway_tool)
   install(TARGETS spillway_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tool)
+  install(FILES "${PROJECT_SOURCE_DIR}/tools/wireshark/spillway.lua"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/spillway/wireshark" COMPONENT tool)
 endif()
 # tools/cli/allreduce_mpi.cc looks for it here.
 if(TARGET spillway_mpi_allreduce)
   install(TARGETS spillway_mpi_allreduce RUNTIME DESTINATION "libexec/spillway" COMPONENT mpi)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT licence)
-install(FILES "${PROJECT_SOURCE_DIR}/tools/wireshark/spillway.lua"
-  DESTINATION "${CMAKE_INSTALL_DATADIR}/spillway/wireshark" COMPONENT tool)
 
 if(NOT TARGET spillway)
   return()

@@ -39,6 +39,11 @@ endif()
 
 # ---- Debian packages ----
 
+if(NOT SPILLWAY_BUILD_TOOLS)
+  message(STATUS "No target debs: one of the packages contains the command-line tool.")
+  return()
+endif()
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_DIRECTORY "${SPILLWAY_PACKAGES_DIR}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)

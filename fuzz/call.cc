@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collective/servers/call.h"
+#include "collective/calls.h"
 #include "fuzzing.h"
 
 using namespace spillway;

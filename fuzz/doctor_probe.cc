@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arbitrary bytes as a datagram between a prober and a listener. A datagram that parses as a probe
-// must re-encode to the same bytes. No answer may be longer than its question, and the prober must
-// be able to read every answer.
+// must re-encode to the same bytes. No reply may be longer than its request, and the prober must
+// be able to read every reply.
 #include <algorithm>
 #include <vector>
 
 #include "fuzzing.h"
-#include "tools/doctor/peer/probe_packet.h"
-#include "tools/doctor/peer/responder.h"
-#include "tools/doctor/peer/wire_watch.h"
+#include "tools/doctor/listener.h"
+#include "tools/doctor/probe_packet.h"
+#include "tools/doctor/trim_probe.h"
 
 using namespace spillway;
 using spillway::fuzzing::require;
@@ -42,11 +42,11 @@ void try_summary(base::ByteView bytes) {
 void try_responder(base::ByteView bytes, std::uint8_t tos) {
   doctor::Responder responder("fuzz", true);
   for (int i = 0; i < 2; ++i) {  // the second datagram may ask about the first
-    const doctor::Answer answer =
+    const doctor::Reply reply =
         responder.take({.bytes = bytes, .from = {}, .tos = tos}, 0, base::Instant(), 0);
-    require(answer.bytes.size() <= bytes.size());
-    if (!answer.bytes.empty()) {
-      require(doctor::read_probe(answer.bytes).has_value());
+    require(reply.bytes.size() <= bytes.size());
+    if (!reply.bytes.empty()) {
+      require(doctor::read_probe(reply.bytes).has_value());
     }
   }
 }

@@ -13,7 +13,7 @@
 
 #include "fuzzing.h"
 #include "transport/datagram_port.h"
-#include "wire/widen.h"
+#include "wire/data_packet.h"
 
 using namespace spillway;
 using spillway::fuzzing::require;
@@ -229,11 +229,11 @@ class World {
     if (wire::read_control_header(bytes, header) != wire::PacketFault::kNone || header.source > 1) {
       return;
     }
-    const transport::Session::Link* link = ports_[header.source ^ 1U].session().find(header.source);
+    const transport::PeerSession& session = *ports_[header.source ^ 1U].session_with(header.source);
     header.sequence =
-        wire::widen(static_cast<std::uint32_t>(header.sequence), link->newest_control);
+        wire::widen(static_cast<std::uint32_t>(header.sequence), session.newest_control);
     const std::size_t end = bytes.size() - SPILLWAY_CHECK_SIZE;
-    const wire::Check check = link->in->check(header.name(), base::ByteView(bytes).first(end));
+    const wire::Check check = session.in.check(header.name(), base::ByteView(bytes).first(end));
     std::copy(check.bytes.begin(), check.bytes.end(), bytes.begin() + static_cast<long>(end));
   }
 

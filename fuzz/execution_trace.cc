@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arbitrary bytes as an execution trace: the first byte chooses the format, the rest is the file. A
-// refusal must say why. An accepted trace is linked and linted as its users would; links between
-// nodes must hold.
+// refusal must say why. An accepted trace is linked and linted as its users would; links
+// between nodes must hold.
 #include <string_view>
 
-#include "emulate/trace/byte_source.h"
 #include "emulate/trace/graph.h"
 #include "emulate/trace/lint.h"
 #include "emulate/trace/reader.h"

@@ -8,8 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "codec/row_decoder.h"
-#include "codec/row_encoder.h"
+#include "codec/row_codec.h"
 
 using namespace spillway::codec;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arbitrary bytes at the rendezvous. The first byte chooses who listens (host or guest, with a
+// Arbitrary bytes at the rendezvous. The first byte chooses who listens (host or joiner, with a
 // secret, an id or nothing) and how the rest is cut: frames, handshakes, sealed and plain messages.
 // Every parser gives a value or an error, and an accepted value re-encodes to an equal one. Ids,
 // cards, node lists and messages between members are parsed from the same bytes.
@@ -10,17 +10,14 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/rank_card.h"
-#include "comm/rendezvous/channel.h"
+#include "comm/preparation.h"
 #include "comm/rendezvous/handshake.h"
 #include "comm/rendezvous/message.h"
-#include "comm/rendezvous/outcome.h"
-#include "comm/rendezvous/unique_id.h"
-#include "elastic/handle.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "elastic/job_query.h"
 #include "elastic/mesh_message.h"
-#include "elastic/ticket.h"
 #include "fuzzing.h"
-#include "launch/slurm.h"
+#include "launch/launch.h"
 
 namespace {
 
@@ -30,7 +27,7 @@ using spillway::fuzzing::require;
 
 constexpr std::uint32_t kWorld = 3;
 // Fixed, so that seeds can hold valid proofs.
-constexpr Random kGuestRandom = {1};
+constexpr Random kJoinerRandom = {1};
 constexpr Random kHostRandom = {2};
 
 const Credential& credential_of(std::uint8_t choice) {
@@ -69,7 +66,7 @@ void read_gather(ByteView body, std::uint32_t world) {
   const auto gather = parse_gather(body, world);
   if (gather.ok()) {
     require(gather->blobs.size() == world && gather->randoms.size() == world);
-    require(meeting_of(credential_of(0), *gather).ok());
+    require(result_of(credential_of(0), *gather).ok());
     Blob again;
     for (const Frame& part : encode(*gather)) {
       again.insert(again.end(), part.body.begin(), part.body.end());
@@ -115,7 +112,7 @@ void read_body(ByteView body) {
   static_cast<void>(parse_proof(body));
 }
 
-// One side of a connection receives `stream` in pieces and handles each frame as a host or a guest
+// One side of a connection receives `stream` in pieces and handles each frame as a host or joiner
 // would.
 template <typename Handshake>
 void listen(Handshake handshake, ByteView stream, std::size_t piece) {
@@ -150,11 +147,11 @@ void listen(Handshake handshake, ByteView stream, std::size_t piece) {
 
 // One side opens what the other sealed, but not a damaged copy.
 void seal_and_open(const Blob& bytes) {
-  GuestHandshake guest(credential_of(2), kGuestRandom);
+  JoinerHandshake joiner(credential_of(2), kJoinerRandom);
   HostHandshake host(credential_of(2), kHostRandom);
-  const auto challenge = host.take(guest.opening()).value();
-  require(!host.take(*guest.take(*challenge).value()).value().has_value() && host.is_done());
-  Channel from = guest.channel();
+  const auto challenge = host.take(joiner.opening()).value();
+  require(!host.take(*joiner.take(*challenge).value()).value().has_value() && host.is_done());
+  Channel from = joiner.channel();
   Channel to = host.channel();
   FrameReader reader(bytes.size() + kSealBytes);
   reader.append(from.pack({FrameType::kHello, bytes}).value());
@@ -180,7 +177,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if ((data[0] & 8) == 0) {
       listen(HostHandshake(credential_of(data[0] & 3), kHostRandom), stream, piece);
     } else {
-      listen(GuestHandshake(credential_of(data[0] & 3), kGuestRandom), stream, piece);
+      listen(JoinerHandshake(credential_of(data[0] & 3), kJoinerRandom), stream, piece);
     }
   }
   return 0;

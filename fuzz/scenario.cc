@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arbitrary text as a scenario and as a topology. A refusal must say why. An accepted text must
-// give values that its users rely on: a port config and faults that validate() accepts, and a valid
-// topology.
+// Arbitrary text as a scenario and as a topology. A refusal must say why. An accepted text
+// must give values that its users rely on: a port config and faults that validate() accepts, and a
+// valid topology.
 #include <string_view>
 
 #include "fuzzing.h"
 #include "sim/scenario/scenario.h"
-#include "sim/scenario/topology_text.h"
+#include "sim/scenario/topology.h"
 #include "switch/dataplane/port_config.h"
 
 using namespace spillway;

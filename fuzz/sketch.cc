@@ -14,7 +14,7 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "codec/sketch/sparse_code.h"
-#include "codec/sketch/support_code.h"
+#include "codec/sketch/support.h"
 
 using namespace spillway;
 using namespace spillway::codec::sketch;

@@ -2,12 +2,12 @@
 //
 // Arbitrary lines as the messages of real ranks to a stage, and arbitrary text as a table of
 // measured durations. The first byte of each line chooses its connection; a line can also end the
-// connection or let time pass. Refusals must say why. At the end all ranks leave and every timeout
-// passes: no rank may still wait.
+// connection or let time pass. Refusals must say why. At the end all ranks leave and every
+// timeout passes: no rank may still wait.
 #include <map>
 #include <string_view>
 
-#include "emulate/stage/measured_durations.h"
+#include "emulate/stage/stage_durations.h"
 #include "emulate/stage/stage_protocol.h"
 #include "fuzzing.h"
 

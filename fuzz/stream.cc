@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arbitrary bytes on a TCP connection between ranks: a greeting, then frames. The first byte
-// chooses which side listens and how the rest is cut. A greeting never succeeds without the key.
+// Arbitrary bytes on a TCP connection between ranks: a handshake, then frames. The first byte
+// chooses which side listens and how the rest is cut. A handshake never succeeds without the key.
 // The frames do not depend on the cuts.
 #include <algorithm>
 #include <array>
@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "fuzzing.h"
-#include "net/frame_stream.h"
-#include "net/stream_greeting.h"
+#include "net/stream_connection.h"
 
 namespace {
 
@@ -51,14 +50,14 @@ void read_frames(ByteView stream, std::size_t piece) {
   require(std::equal(writer.waiting().begin(), writer.waiting().end(), stream.begin()));
 }
 
-void greet(Greeting greeting, ByteView stream, std::size_t piece) {
-  while (!stream.empty() && greeting.wanted() > 0) {
-    const std::size_t size = std::min({piece, stream.size(), greeting.wanted()});
-    greeting.take(stream.first(size));
+void greet(StreamHandshake handshake, ByteView stream, std::size_t piece) {
+  while (!stream.empty() && handshake.wanted() > 0) {
+    const std::size_t size = std::min({piece, stream.size(), handshake.wanted()});
+    handshake.take(stream.first(size));
     stream = stream.subspan(size);
-    greeting.sent(greeting.reply().size());
+    handshake.sent(handshake.reply().size());
   }
-  require(greeting.state() != Greeting::State::kDone);
+  require(handshake.state() != StreamHandshake::State::kDone);
 }
 
 }  // namespace
@@ -71,7 +70,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t piece = std::size_t{1} << (data[0] >> 4);
   StreamIdentity own{.rank = 1, .epoch = 1};
   own.key.bytes = {7, 7, 7};
-  greet((data[0] & 1) == 0 ? Greeting::answering(own, {1}) : Greeting::connecting(own, 0, {2}),
+  greet((data[0] & 1) == 0 ? StreamHandshake::answering(own, {1})
+                           : StreamHandshake::connecting(own, 0, {2}),
         stream, piece);
   read_frames(stream, piece);
   return 0;

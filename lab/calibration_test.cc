@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "lab/load.h"
-
 namespace spillway::lab {
 namespace {
 

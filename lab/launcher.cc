@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -11,24 +12,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <filesystem>
 
 #include "lab/network/links.h"
-#include "lab/output.h"
-#include "lab/report.h"
+#include "lab/rank_environment.h"
+#include "lab/rank_group.h"
 #include "lab/supervisor.h"
+#include "net/sockets.h"
 #include "net/system_call.h"
-#include "net/udp_socket.h"
 
 namespace spillway::lab {
+
 namespace {
 
 // ------------------------------------------------------------------ the plan
 
-// Ports that are free now. If another process takes one before the lab does, the lab's start fails
-// and says so.
+// Finds ports that are free now. If another process takes one before the lab does, starting the
+// lab fails with an error.
 base::Result<std::vector<net::SocketAddress>> free_loopback_addresses(std::size_t count) {
   const net::SocketAddress any = net::SocketAddress::parse("127.0.0.1:0").value();
   std::vector<net::UdpSocket> sockets;  // held, so that no port is found twice
@@ -86,7 +90,7 @@ struct Running {
   net::UniqueFd report;
 };
 
-void lose_the_terminal() {
+void leave_terminal() {
   ::setsid();
   const int null = ::open("/dev/null", O_RDWR);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -96,15 +100,15 @@ void lose_the_terminal() {
 }
 
 // Runs in the child.
-base::Status settle_in(const SupervisorTask& task, unsigned user, unsigned group) {
+base::Status set_up_supervisor(const SupervisorTask& task, unsigned user, unsigned group) {
   if (task.stays) {
-    lose_the_terminal();
+    leave_terminal();
   } else {
     ::setpgid(0, 0);  // Ctrl-C reaches the starter, which passes it on
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     pollfd starter = {task.report_fd, 0, 0};
     if (::poll(&starter, 1, 0) > 0) {
-      return {base::StatusCode::kInternal, "the process that started the lab is gone"};
+      return {base::StatusCode::kInternal, "the process that started the lab has ended"};
     }
   }
   return become_root_inside(task.isolation, user, group);
@@ -126,16 +130,16 @@ base::Result<Running> start_supervisor(SupervisorTask task) {
       static_cast<pid_t>(::syscall(SYS_clone, clone_flags(task.isolation) | SIGCHLD, 0, 0, 0, 0));
   if (running.supervisor == 0) {
     running.report = {};
-    const base::Status settled = settle_in(task, user, group);
-    if (settled.ok()) {
+    const base::Status status = set_up_supervisor(task, user, group);
+    if (status.ok()) {
       supervise(task);
     } else {
-      write_all(task.report_fd, error_line(settled));
+      write_all(task.report_fd, error_line(status));
     }
     ::_exit(0);
   }
   if (running.supervisor < 0) {
-    return net::system_error("start the lab's first process", errno, "try --isolation none");
+    return net::system_error("start the lab's supervisor", errno, "try --isolation none");
   }
   return running;
 }
@@ -151,7 +155,7 @@ void pass_on_signals(int signal_fd, pid_t supervisor) {
 
 // Reads the supervisor's output until `enough` accepts it or the supervisor is gone.
 template <typename Enough>
-std::string listen_to(const Running& running, Enough enough) {
+std::string read_report(const Running& running, Enough enough) {
   const sigset_t signals = end_signals();
   const net::UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   std::string text;
@@ -173,9 +177,9 @@ std::string listen_to(const Running& running, Enough enough) {
   return text;
 }
 
-// Passes on the samples in the complete lines of `text` from `begin` on. Returns where the rest
-// begins.
-std::size_t hand_on_samples(std::string_view text, std::size_t begin, const LabOptions& options) {
+// Gives the caller the samples in the complete lines of `text` from `begin` on. Returns where the
+// incomplete rest begins.
+std::size_t forward_samples(std::string_view text, std::size_t begin, const LabOptions& options) {
   for (std::size_t end = text.find('\n', begin); end != std::string_view::npos;
        end = text.find('\n', begin)) {
     if (const auto sample = parse_sample(text.substr(begin, end - begin)); sample) {
@@ -187,10 +191,10 @@ std::size_t hand_on_samples(std::string_view text, std::size_t begin, const LabO
 }
 
 // Reads all of the supervisor's output.
-std::string listen_to_the_end(const Running& running, const LabOptions& options) {
-  std::size_t handed_on = 0;
-  return listen_to(running, [&](const std::string& text) {
-    handed_on = options.on_sample ? hand_on_samples(text, handed_on, options) : 0;
+std::string read_whole_report(const Running& running, const LabOptions& options) {
+  std::size_t forwarded = 0;
+  return read_report(running, [&](const std::string& text) {
+    forwarded = options.on_sample ? forward_samples(text, forwarded, options) : 0;
     return false;
   });
 }
@@ -210,7 +214,7 @@ LabRecord record_of(const SupervisorTask& task, pid_t supervisor) {
 
 base::Status was_killed() {
   return {base::StatusCode::kInternal,
-          "the lab's first process was killed, and all of the lab with it"};
+          "the lab's supervisor was killed, and the lab ended with it"};
 }
 
 struct Prepared {
@@ -253,7 +257,7 @@ base::Result<LabOutcome> run_prepared(const LabOptions& options, const Prepared&
     return running.status();
   }
   (void)prepared.state.write(record_of(task, running->supervisor));
-  Report report = parse_report(listen_to_the_end(*running, options));
+  Report report = parse_report(read_whole_report(*running, options));
   ::waitpid(running->supervisor, nullptr, 0);
   if (!report.error.ok()) {
     return report.error;
@@ -277,7 +281,7 @@ base::Result<StartedLab> start_prepared(const LabOptions& options, const Prepare
   StartedLab lab;
   lab.record = record_of(task, running->supervisor);
   (void)prepared.state.write(lab.record);
-  const Report report = parse_report(listen_to(
+  const Report report = parse_report(read_report(
       *running, [](const std::string& text) { return text.find('\n') != std::string::npos; }));
   if (!report.error.ok()) {
     return report.error;
@@ -319,6 +323,101 @@ base::Result<StartedLab> start_lab(const LabOptions& options,
     prepared->state.remove();
   }
   return lab;
+}
+
+// ------------------------------------------------------------------ running labs
+
+namespace {
+
+base::Result<net::UniqueFd> open_proc_file(const LabRecord& lab, std::string_view what) {
+  const std::string path = fmt::format("/proc/{}/{}", lab.supervisor, what);
+  net::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) {
+    return net::system_error(fmt::format("open {}", path), errno, "is the lab still up?");
+  }
+  return file;
+}
+
+struct LabNamespaces {
+  std::vector<net::UniqueFd> shared;  // user (if any), mount and process namespaces
+  std::vector<net::UniqueFd> hosts;   // network namespaces
+};
+
+// Opens all namespaces before the process enters the first: inside, /proc may show other processes.
+base::Result<LabNamespaces> open_namespaces(const LabRecord& lab,
+                                            const std::vector<HostRecord>& hosts) {
+  LabNamespaces namespaces;
+  std::vector<std::string> shared = {"ns/mnt", "ns/pid"};
+  if (lab.isolation == Isolation::kUser) {
+    shared.insert(shared.begin(), "ns/user");
+  }
+  for (const std::string& what : shared) {
+    base::Result<net::UniqueFd> file = open_proc_file(lab, what);
+    if (!file.ok()) {
+      return file.status();
+    }
+    namespaces.shared.push_back(std::move(file).value());
+  }
+  for (const HostRecord& host : hosts) {
+    base::Result<net::UniqueFd> file = open_proc_file(lab, fmt::format("fd/{}", host.namespace_fd));
+    if (!file.ok()) {
+      return file.status();
+    }
+    namespaces.hosts.push_back(std::move(file).value());
+  }
+  return namespaces;
+}
+
+base::Status enter(const LabNamespaces& namespaces) {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  for (const net::UniqueFd& file : namespaces.shared) {
+    if (::setns(file.get(), 0) != 0) {
+      return net::system_error("enter the lab", errno);
+    }
+  }
+  (void)!::chdir(here.c_str());  // setns() moved the process to the root folder
+  return {};
+}
+
+base::Status start(const std::vector<HostRecord>& hosts, const LabNamespaces& namespaces,
+                   const std::vector<std::string>& command, bool own_terminal, RankGroup& group) {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    RankLaunch launch;
+    launch.host = hosts[i].name;
+    launch.argv = command;
+    launch.environment = with_variables(current_environment(), hosts[i].variables);
+    launch.network_namespace = namespaces.hosts.empty() ? -1 : namespaces.hosts[i].get();
+    launch.own_terminal = own_terminal;
+    if (base::Status status = group.start(launch); !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+base::Result<int> run_inside(const LabRecord& lab, const std::vector<HostRecord>& hosts,
+                             const std::vector<std::string>& command, bool own_terminal) {
+  base::Result<LabNamespaces> namespaces =
+      lab.isolation == Isolation::kNone ? LabNamespaces() : open_namespaces(lab, hosts);
+  if (!namespaces.ok()) {
+    return namespaces.status();
+  }
+  if (base::Status status = enter(*namespaces); !status.ok()) {
+    return status;
+  }
+  const BlockedSignals blocked;
+  RankGroup group({}, base::seconds(10));
+  if (base::Status status = start(hosts, *namespaces, command, own_terminal, group); !status.ok()) {
+    return status;
+  }
+  const GroupOutcome outcome = group.run(-1, false);
+  if (outcome.interrupted_by != 0) {
+    return 128 + outcome.interrupted_by;
+  }
+  return *std::max_element(outcome.exit_codes.begin(), outcome.exit_codes.end());
 }
 
 }  // namespace spillway::lab

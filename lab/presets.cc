@@ -12,24 +12,25 @@ namespace spillway::lab {
 namespace {
 
 constexpr std::array<Preset, 9> kPresets = {{
-    {"clean", R"(# Four hosts under one switch; nothing is wrong.
+    {"clean", R"(# Four hosts under one switch, without faults or other traffic.
 # Stands for: a rack at 100 Gb/s, RTT 10 us, queues of two BDPs. Time runs 400 times slower.
 topology one-switch hosts=4 rate=250mbit delay=1ms
 switch mode=spillway queue=256k ecn=64k early-drop=192k trim=384
 )"},
-    {"fast", R"(# The good day: 10 Gb/s, or what this machine carries, jumbo frames, nothing wrong.
+    {"fast", R"(# 10 Gb/s, or as much as this machine carries, with jumbo frames and without faults.
 # Stands for: itself, a 10 Gb/s rack in real time. Runs in the kernel and measures processors.
 topology one-switch hosts=4 rate=10gbit delay=10us mtu=9000
 switch mode=spillway queue=4m ecn=1m early-drop=3m trim=2048
 )"},
-    {"congested", R"(# Shallow queues, and tenants that take most of two links in bursts.
+    {"congested", R"(# Shallow queues, and tenants whose bursts take most of two links.
 # Stands for: a rack at 100 Gb/s, RTT 10 us, queues of one BDP, bursts of 200 us and 70 us. Time runs 400 times slower.
 topology one-switch hosts=4 rate=250mbit delay=1ms
 switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
 tenant from=host1 to=host0 protocol=udp rate=70% on=80ms off=80ms
 tenant from=host3 to=host2 protocol=udp rate=50% on=28ms off=52ms
 )"},
-    {"incast", R"(# Four hosts under one switch with 128 KiB per queue: three into one overflow it.
+    {"incast",
+     R"(# Four hosts under one switch with 128 KiB per queue: three senders to one receiver overflow it.
 # Stands for: a rack at 100 Gb/s, RTT 10 us, queues of one BDP (16 MB for 128 ports). Time runs 400 times slower.
 topology one-switch hosts=4 rate=250mbit delay=1ms
 switch mode=spillway queue=128k ecn=0 early-drop=64k trim=384
@@ -41,20 +42,20 @@ switch mode=spillway queue=256k ecn=64k early-drop=192k trim=384
 fault kind=gray link=switch0->host0 share=1%
 )"},
     {"aggregate",
-     R"(# Four hosts under one switch that adds what is coded for it; as incast otherwise.
+     R"(# Like incast, with a switch that adds the packets of codec levels.
 # Stands for: a rack at 100 Gb/s, RTT 10 us, queues of one BDP, a switch with slots. Time runs 400 times slower.
 topology one-switch hosts=4 rate=250mbit delay=1ms
 switch mode=spillway queue=128k ecn=0 early-drop=64k trim=384
 aggregate slots=32768 policy=preemptive level=0
 )"},
     {"oversubscribed",
-     R"(# Two leaves of two hosts; their uplinks carry half of what the hosts can send.
+     R"(# Two leaves of two hosts, whose uplinks carry half of the rate of the hosts.
 # Stands for: two racks at 100 Gb/s, RTT 10 us between them, queues of one BDP. Time runs 400 times slower.
 topology leaf-spine hosts=4 leaves=2 spines=1 rate=250mbit uplink-rate=100% delay=500us
 switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384
 )"},
     {"spray",
-     R"(# Two leaves of two hosts, four spines: hosts' bits fit, but on no single path. Flows are hashed.
+     R"(# Two leaves of two hosts and four spines: all uplinks together carry the hosts' rate, one does not. Flows are hashed.
 # Stands for: two racks at 100 Gb/s with uplinks of 50 Gb/s, RTT 10 us, queues of one BDP. Time runs 400 times slower.
 topology leaf-spine hosts=4 leaves=2 spines=4 rate=250mbit uplink-rate=50% delay=500us spreading=flow
 switch mode=spillway queue=128k ecn=32k early-drop=64k trim=384

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Networks worth trying, as scenario texts (sim/scenario/scenario.h). The first line of each is a
-// comment that describes it; the second names the real network that it stands for. Callers may
-// change any part.
+// Preset networks, as scenario texts (sim/scenario/scenario.h). The first line of each is a comment
+// that describes it; the second names the real network that it stands for. Callers may change any
+// part.
 //
-// Most are datacentres with time slowed down: rates are divided and delays multiplied by the same
-// factor, and queues keep their bytes. So the bandwidth-delay product in packets, and the queues
-// relative to it, are those of 100 Gb/s. Two cores emulate the resulting rate on time. Switches
-// trim to 384 bytes (2048 with jumbo frames): packets of the default precision are full, and one
-// bit of every value survives. Uplinks are shares of the hosts' rate, so that a network keeps its
-// character at any rate.
+// Most presets are datacentres with time slowed down: rates are divided and delays multiplied by
+// the same factor, and queues keep their bytes. So the bandwidth-delay product in packets, and the
+// queues relative to it, are those of 100 Gb/s, while two cores can emulate the resulting rate on
+// time. Switches trim to 384 bytes (2048 with jumbo frames), because one bit of every value then
+// survives in a full packet of the default precision. Uplinks are given as shares of the hosts'
+// rate, so that their ratio stays the same at any rate.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Preset {
   std::string_view summary() const;
   // The real network, from the second line.
   std::string_view stands_for() const;
-  // How much slower time runs than in that network; 1: not slower.
+  // The factor by which time runs slower than in that network; 1: not slower.
   double slowdown() const;
   // The text without lines about hosts that a network of `hosts` hosts does not have.
   std::string text_for(std::uint32_t hosts) const;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "lab/network/host_plan.h"
+#include "lab/network/links.h"
 
 namespace spillway::lab {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The environment of a rank: what torchrun would set for a job with one process per machine, where
-// its Spillway peers are, and what its link is like.
+// The environment of a rank: the variables that torchrun sets for a job with one process per
+// machine, the addresses of its Spillway peers, and the properties of its link.
 //
 //   RANK WORLD_SIZE LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK NODE_RANK MASTER_ADDR MASTER_PORT
 //   SPILLWAY_HOST_NAME    "host0"
@@ -20,10 +20,11 @@
 //   as built      the source tree's python/, up to four folders above the tool; lib/ beside bin/
 //   as installed  PREFIX/lib/python3/dist-packages; PREFIX/lib, lib64 or lib/<architecture>
 //
-// Python itself finds what is installed under /usr. Naming its folder would put everything there
-// before a virtual environment's own packages.
+// A package under /usr is not named, because Python finds it by itself. Naming its folder would put
+// all packages there before those of a virtual environment.
 //
-// Environments are values, "KEY=value" each; this process's own is not changed. Any thread.
+// Environments are values, "KEY=value" each; the environment of this process does not change. Any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/network/host_plan.h"
+#include "lab/network/links.h"
 
 namespace spillway::lab {
 

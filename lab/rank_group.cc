@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/rank_group.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -13,9 +16,11 @@
 #include <cerrno>
 
 #include "base/clock.h"
-#include "lab/output.h"
+#include "lab/network/isolation.h"
+#include "net/system_call.h"
 
 namespace spillway::lab {
+
 namespace {
 
 constexpr std::size_t kReadBytes = 65536;
@@ -29,7 +34,7 @@ base::Duration duration_of(const timeval& time) {
   return base::seconds(time.tv_sec) + base::microseconds(time.tv_usec);
 }
 
-std::string how_it_ended(int wait_status) {
+std::string exit_text(int wait_status) {
   return WIFSIGNALED(wait_status) ? fmt::format("was killed by signal {}", WTERMSIG(wait_status))
                                   : fmt::format("exited with {}", WEXITSTATUS(wait_status));
 }
@@ -97,8 +102,8 @@ GroupOutcome RankGroup::run(int stop_fd, bool stays) {
         pump(streams_[i]);
       }
     }
-    if (polled[1].revents != 0 && phase_ != Phase::kAsked && phase_ != Phase::kKilled) {
-      ask_for_the_end(SIGTERM);
+    if (polled[1].revents != 0 && phase_ != Phase::kTerminating && phase_ != Phase::kKilled) {
+      request_end(SIGTERM);
     }
     take_signals(signal_fd.get());
     next_phase_if_due();
@@ -147,7 +152,7 @@ void RankGroup::take_signals(int signal_fd) {
       continue;  // the terminal sends it to the command, too
     } else if (interrupted_by_ == 0) {
       interrupted_by_ = number;
-      ask_for_the_end(number);
+      request_end(number);
     } else {
       phase_ = Phase::kKilled;
       send_all(SIGKILL);
@@ -179,14 +184,14 @@ void RankGroup::note_end(Rank& rank, int wait_status) {
   first_failed_ = static_cast<std::size_t>(&rank - ranks_.data());
   set_deadline(grace_);
   const std::string others = all_ended() ? ""
-                                         : fmt::format("; the others have {:g} s to end",
+                                         : fmt::format("; the other ranks have {:g} s to end",
                                                        static_cast<double>(grace_.count()) / 1e9);
   write_all(output_.err, fmt::format("spillway: rank {} on {} {}{}\n", *first_failed_,
-                                     rank.launch.host, how_it_ended(wait_status), others));
+                                     rank.launch.host, exit_text(wait_status), others));
 }
 
-void RankGroup::ask_for_the_end(int signal_number) {
-  phase_ = Phase::kAsked;
+void RankGroup::request_end(int signal_number) {
+  phase_ = Phase::kTerminating;
   set_deadline(kKillAfter);
   send_all(signal_number);
 }
@@ -207,7 +212,7 @@ void RankGroup::next_phase_if_due() {
   if (phase_ == Phase::kRunning) {
     end_at_limit();
   } else if (phase_ == Phase::kGrace) {
-    ask_for_the_end(SIGTERM);
+    request_end(SIGTERM);
   } else {
     phase_ = Phase::kKilled;
     send_all(SIGKILL);
@@ -217,9 +222,9 @@ void RankGroup::next_phase_if_due() {
 void RankGroup::end_at_limit() {
   over_limit_ = true;
   write_all(output_.err,
-            fmt::format("spillway: the ranks did not end within {:g} s: they are ended\n",
+            fmt::format("spillway: the ranks did not end within {:g} s and are terminated\n",
                         base::seconds_of(limit_)));
-  ask_for_the_end(SIGTERM);
+  request_end(SIGTERM);
 }
 
 void RankGroup::set_deadline(base::Duration from_now) {
@@ -246,6 +251,161 @@ void RankGroup::drain() {
     }
     write_all(stream.sink, stream.lines.finish());
   }
+}
+
+// ------------------------------------------------------------------ one rank
+
+namespace {
+
+struct Pipe {
+  net::UniqueFd read;
+  net::UniqueFd write;
+};
+
+base::Result<Pipe> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return net::system_error("make a pipe", errno, "see ulimit -n");
+  }
+  return Pipe{net::UniqueFd(ends[0]), net::UniqueFd(ends[1])};
+}
+
+std::vector<char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) {
+    pointers.push_back(const_cast<char*>(word.c_str()));
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+void reset_signals() {
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
+}
+
+void detach_from_terminal(int out, int err) {
+  ::setpgid(0, 0);
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+}
+
+// Runs in the child. Returns an errno on failure; otherwise does not return.
+int become(const RankLaunch& launch, pid_t parent, int out, int err) {
+  if (launch.network_namespace >= 0) {
+    if (!enter_network_namespace(launch.network_namespace).ok()) {
+      return errno;
+    }
+    mount_own_sysfs();
+  }
+  if (!launch.own_terminal) {
+    detach_from_terminal(out, err);
+  }
+  reset_signals();
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have died before that. 0 means that it is outside the process namespace.
+  if (::getppid() != parent && ::getppid() != 0) {
+    return ECHILD;
+  }
+  ::execvpe(launch.argv.front().c_str(), pointers_to(launch.argv).data(),
+            pointers_to(launch.environment).data());
+  return errno;
+}
+
+base::Status cannot_run(const RankLaunch& launch, int error) {
+  return net::system_error(fmt::format("run '{}' on {}", launch.argv.front(), launch.host), error,
+                           error == ENOENT ? "is it installed, and on PATH?" : "");
+}
+
+}  // namespace
+
+base::Result<RankProcess> start_rank(const RankLaunch& launch) {
+  base::Result<Pipe> out = make_pipe();
+  base::Result<Pipe> err = make_pipe();
+  base::Result<Pipe> failure = make_pipe();
+  for (const base::Result<Pipe>* pipe : {&out, &err, &failure}) {
+    if (!pipe->ok()) {
+      return pipe->status();
+    }
+  }
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) {
+    return cannot_run(launch, errno);
+  }
+  if (child == 0) {
+    const int error = become(launch, parent, out->write.get(), err->write.get());
+    (void)!::write(failure->write.get(), &error, sizeof(error));
+    ::_exit(127);
+  }
+  failure.value().write = {};
+  int error = 0;
+  if (::read(failure->read.get(), &error, sizeof(error)) == sizeof(error)) {
+    ::waitpid(child, nullptr, 0);
+    return cannot_run(launch, error);
+  }
+  RankProcess process;
+  process.pid = child;
+  if (!launch.own_terminal) {
+    process.out = std::move(out.value().read);
+    process.err = std::move(err.value().read);
+    ::fcntl(process.out.get(), F_SETFL, O_NONBLOCK);
+    ::fcntl(process.err.get(), F_SETFL, O_NONBLOCK);
+  }
+  return process;
+}
+
+int exit_code_of(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+// ------------------------------------------------------------------ output
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      pollfd room = {fd, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return;
+    }
+  }
+}
+
+std::string LinePrefixer::feed(std::string_view bytes) {
+  std::string out;
+  while (!bytes.empty()) {
+    const std::size_t newline = bytes.find('\n');
+    const std::size_t room = kMaxLine - partial_.size();
+    const std::size_t take = std::min({newline, bytes.size(), room});
+    partial_ += bytes.substr(0, take);
+    bytes.remove_prefix(take);
+    const bool ended = !bytes.empty() && bytes.front() == '\n';
+    if (ended) {
+      bytes.remove_prefix(1);
+    }
+    if (ended || partial_.size() == kMaxLine) {
+      out += prefix_ + partial_ + '\n';
+      partial_.clear();
+    }
+  }
+  return out;
+}
+
+std::string LinePrefixer::finish() {
+  if (partial_.empty()) {
+    return {};
+  }
+  std::string out = prefix_ + partial_ + '\n';
+  partial_.clear();
+  return out;
 }
 
 }  // namespace spillway::lab

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The commands of a lab from start to end. Forwards their output line by line. When one fails, or
-// when the end is requested, it makes sure that all of them end.
+// The processes of a lab's ranks. A RankGroup starts one command per rank, forwards their output
+// line by line, and makes sure that all of them end when one fails or when the user ends the lab.
 //
-//   running     until all have ended
-//   grace       one failed: the others have `grace` to end by themselves
-//   asked       all that are left got SIGTERM (or the signal that requested the end); also when
-//               `limit` expires before one failed
-//   killed      kKillAfter later, or at a second request, they get SIGKILL
+//   running      until all have ended
+//   grace        one failed; the others have `grace` to end by themselves
+//   terminating  the remaining ones got SIGTERM, or the signal that requested the end; also if
+//                `limit` expires before one failed
+//   killed       kKillAfter later, or at a second request, they get SIGKILL
 //
 // A command that keeps the terminal gets Ctrl-C from there and may survive it.
 //
@@ -16,17 +16,71 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/types.h>
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "base/units.h"
-#include "lab/output.h"
-#include "lab/rank_process.h"
+#include "net/system_call.h"
 
 namespace spillway::lab {
+
+// ------------------------------------------------------------------ output
+
+// Blocks until everything is written. If the reader is gone, the rest is lost and the caller
+// continues.
+void write_all(int fd, std::string_view text);
+
+// Puts a prefix before every line of a stream that arrives in pieces. It returns only whole lines,
+// so that several streams written to one file do not mix within a line. Lines longer than kMaxLine
+// are split, so that memory stays bounded.
+class LinePrefixer {
+ public:
+  static constexpr std::size_t kMaxLine = 16384;
+
+  // An empty prefix changes nothing, but lines are still returned whole.
+  explicit LinePrefixer(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  // The lines that `bytes` completes.
+  std::string feed(std::string_view bytes);
+  // The unfinished last line of a stream that has ended.
+  std::string finish();
+
+ private:
+  std::string prefix_;
+  std::string partial_;
+};
+
+// ------------------------------------------------------------------ one rank
+
+// A command on one host of a lab. It runs in a process group of its own, in the host's network
+// namespace, without input and with its output on pipes.
+struct RankLaunch {
+  std::string host;  // for messages
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  // "KEY=value"
+  int network_namespace = -1;            // -1: that of the caller
+  bool own_terminal = false;             // keeps the caller's input, output and process group
+};
+
+struct RankProcess {
+  pid_t pid = -1;
+  net::UniqueFd out;  // non-blocking read ends; invalid if the command keeps the terminal
+  net::UniqueFd err;
+};
+
+// Returns when the command runs, or with the reason why it cannot. The process dies with the
+// calling thread.
+base::Result<RankProcess> start_rank(const RankLaunch& launch);
+
+// As in a shell: the exit code, or 128 + the signal's number.
+int exit_code_of(int wait_status);
+
+// ------------------------------------------------------------------ all ranks
 
 inline constexpr base::Duration kKillAfter = base::seconds(3);
 
@@ -61,7 +115,7 @@ class RankGroup {
   GroupOutcome run(int stop_fd, bool stays);
 
  private:
-  enum class Phase : std::uint8_t { kRunning, kGrace, kAsked, kKilled };
+  enum class Phase : std::uint8_t { kRunning, kGrace, kTerminating, kKilled };
   struct Stream {
     net::UniqueFd source;
     int sink = -1;
@@ -80,7 +134,7 @@ class RankGroup {
   void take_signals(int signal_fd);
   void reap();
   void note_end(Rank& rank, int wait_status);
-  void ask_for_the_end(int signal_number);
+  void request_end(int signal_number);
   void send_all(int signal_number);
   void next_phase_if_due();
   void end_at_limit();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/report.h"
+#include "lab/supervisor.h"
 
 #include <gtest/gtest.h>
 

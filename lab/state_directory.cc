@@ -37,8 +37,8 @@ base::Status check_name(const std::string& name) {
                     });
   return fits ? base::Status()
               : base::invalid_argument(
-                    fmt::format("'{}' is not a name for a lab: at most {} letters, digits, '-', "
-                                "'_' and '.', not beginning with '.'",
+                    fmt::format("'{}' is not a valid name for a lab: use at most {} letters, "
+                                "digits, '-', '_' and '.', and do not begin with '.'",
                                 name, kMaxName));
 }
 
@@ -66,7 +66,7 @@ net::UniqueFd open_lock(const fs::path& path) {
   return net::UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
-// Held while labs come and go, so that none is reclaimed between being made and being locked.
+// Locks the root while labs come and go. Else a new lab could be reclaimed before it is locked.
 base::Result<net::UniqueFd> lock_root(const fs::path& root) {
   if (base::Status status = prepare_root(root); !status.ok()) {
     return status;
@@ -243,9 +243,9 @@ base::Status end_lab(const fs::path& root, const LabRecord& lab) {
       signal_supervisor(lab, SIGKILL);
     }
     if (polls == kPollsUntilGivingUp) {
-      return {
-          base::StatusCode::kInternal,
-          fmt::format("the lab '{}' does not end: look at process {}", lab.name, lab.supervisor)};
+      return {base::StatusCode::kInternal,
+              fmt::format("the lab '{}' does not end: its supervisor is process {}", lab.name,
+                          lab.supervisor)};
     }
     ::nanosleep(&kPollInterval, nullptr);
   }

@@ -6,9 +6,9 @@
 //   ROOT/NAME/lab      LabRecord
 //   ROOT/NAME/host.N   HostRecord
 //
-// A lab whose lock is free is dead, however it died. The next process that opens the root reclaims
-// it: it kills processes that carry the lab's id and removes the directory. Nothing else is ever
-// touched.
+// If a lab's lock is free, the lab is dead, whatever ended it. The next process that opens the root
+// reclaims it: it kills the processes that carry the lab's id and removes the directory. Nothing
+// else is ever touched.
 //
 // Roots belong to one user and are closed to all others.
 #pragma once
@@ -79,8 +79,8 @@ base::Result<std::vector<HostRecord>> hosts_of(const std::filesystem::path& root
 // Asks the lab to end, kills it after a while, and returns when it is gone.
 base::Status end_lab(const std::filesystem::path& root, const LabRecord& lab);
 
-// When a process started, in clock ticks since boot; 0: there is no such process. A process id
-// together with this identifies a process for good.
+// The start of a process in clock ticks since boot; 0 if there is no such process. Together with
+// the process id it identifies a process for good, because ids are reused.
 std::uint64_t process_start(pid_t pid);
 
 }  // namespace spillway::lab

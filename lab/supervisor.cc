@@ -7,14 +7,13 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "lab/network/fabric_sampler.h"
+#include "lab/network/isolation.h"
+#include "lab/network/lab_fabric.h"
 #include "lab/network/links.h"
-#include "lab/network/namespaces.h"
-#include "lab/output.h"
 #include "lab/rank_environment.h"
-#include "lab/report.h"
+#include "lab/rank_group.h"
+#include "lab/time_account.h"
 #include "lab/trace/lab_trace.h"
-#include "lab/watch/lab_watch.h"
 #include "sim/scenario/scenario.h"
 
 namespace spillway::lab {
@@ -47,7 +46,9 @@ base::Result<HostLinks> make_links(const SupervisorTask& task) {
   make_mounts_private();
   base::Result<HostLinks> links = set_up_links(task.plan, task.options.tcp);
   if (links.ok() && !links->hosts_pace) {
-    warn(task, "this kernel has no token bucket (sch_tbf): the emulated links alone pace");
+    warn(task,
+         "this kernel has no token bucket (sch_tbf): hosts are not paced, only the emulated links "
+         "are");
   }
   return links;
 }
@@ -60,11 +61,12 @@ bool is_traced(const SupervisorTask& task) {
 base::Status check_kernel_switch(const SupervisorTask& task) {
   return task.isolation == Isolation::kRoot
              ? kernel::check_scenario(task.options.scenario)
-             : base::Status(base::StatusCode::kUnavailable,
-                            "a switch in the kernel takes root; --dataplane user does not");
+             : base::Status(
+                   base::StatusCode::kUnavailable,
+                   "a switch in the kernel needs root: run as root or give --dataplane user");
 }
 
-// Uses the kernel's switch if asked for, or if nothing was asked for and it is possible.
+// Uses the kernel's switch if the user wants it, or if the user has no wish and it is possible.
 base::Result<LabFabric> make_fabric(const SupervisorTask& task) {
   const std::vector<fabric::PortAttachment> ports = fabric_ports(task);
   const auto make = [&](Dataplane dataplane) {

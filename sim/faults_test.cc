@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/scenario/fault.h"
+#include "sim/scenario/topology.h"
 
 #include <gtest/gtest.h>
 

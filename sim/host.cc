@@ -38,8 +38,8 @@ void Host::on_event(std::uint64_t argument, base::Instant now) {
     case EventKind::kArrival:
       receive(value, now);
       break;
-    case EventKind::kCardFree:
-      use_card(now);
+    case EventKind::kNicFree:
+      use_nic(now);
       set_timer(now);
       break;
     case EventKind::kTimer:
@@ -50,7 +50,7 @@ void Host::on_event(std::uint64_t argument, base::Instant now) {
       break;
     case EventKind::kWake:
       wake_pending_ = false;
-      look_around(now);
+      poll_stacks(now);
       break;
   }
 }
@@ -85,7 +85,7 @@ void Host::receive(PacketIndex index, base::Instant now) {
   running.stack->on_packet(packet, clock_.host_time(now));
   pool_->release(index);
   note_timeout(running);
-  use_card(now);
+  use_nic(now);
   set_timer(now);
 }
 
@@ -99,23 +99,23 @@ void Host::run_timeouts(base::Instant now) {
       note_timeout(running);
     }
   }
-  use_card(now);
-  // A stack that is still due has had its turn at this instant: time must advance.
+  use_nic(now);
+  // A stack that is still due was called at this instant already: time must advance.
   set_timer(now + base::nanoseconds(1));
 }
 
-void Host::look_around(base::Instant now) {
+void Host::poll_stacks(base::Instant now) {
   if (dead_) {
     return;
   }
   for (RunningStack& running : stacks_) {
     note_timeout(running);
   }
-  use_card(now);
+  use_nic(now);
   set_timer(now);
 }
 
-void Host::use_card(base::Instant now) {
+void Host::use_nic(base::Instant now) {
   if (dead_ || transmitter_.busy(now)) {
     return;
   }
@@ -123,7 +123,7 @@ void Host::use_card(base::Instant now) {
   for (std::uint32_t i = 0; i < count; ++i) {
     turn_ = turn_ + 1 < count ? turn_ + 1 : 0;
     if (send_from(stacks_[turn_], now)) {
-      events_->schedule(transmitter_.busy_until(), *this, event(EventKind::kCardFree));
+      events_->schedule(transmitter_.busy_until(), *this, event(EventKind::kNicFree));
       return;
     }
   }

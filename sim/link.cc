@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/link.h"
 
-#include "wire/frame_overhead.h"
+#include "wire/packet.h"
 
 namespace spillway::sim {
 namespace {

@@ -18,7 +18,7 @@
 #include "base/units.h"
 #include "sim/event_queue.h"
 #include "sim/packet.h"
-#include "sim/scenario/fault.h"
+#include "sim/scenario/topology.h"
 
 namespace spillway::sim {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/random.h"
-#include "sim/routing.h"
+#include "sim/switch_node.h"
 
 namespace spillway::sim {
 namespace {

@@ -3,9 +3,9 @@
 // The simulated network: hosts with their stacks, switches, links, and the clock.
 //
 // A run is a function of the topology, the seed and the calls: the same calls give the same
-// packets. One thread; any number of networks per process. Stacks are called one at a time and
-// never recursively: flows started and cards woken from within a stack's call take effect at the
-// same instant, after the call returns.
+// packets. One thread per network; any number of networks per process. Stacks are called one at a
+// time and never recursively: flows started and hosts woken from within a stack's call take effect
+// at the same instant, after the call returns.
 //
 // A packet occupies each link for its frame plus SPILLWAY_WIRE_OVERHEAD, then takes the link's
 // delay. Switches are output-queued and store and forward; the link's delay includes their own.
@@ -24,11 +24,9 @@
 #include "base/units.h"
 #include "sim/event_queue.h"
 #include "sim/host.h"
-#include "sim/host_stack.h"
 #include "sim/packet.h"
-#include "sim/scenario/fault.h"
 #include "sim/scenario/topology.h"
-#include "sim/sum_totals.h"
+#include "sim/sum_table.h"
 #include "sim/switch_node.h"
 
 namespace spillway::sim {
@@ -60,7 +58,7 @@ class Network final : private Actor {
   // The number that the host's next stack gets.
   std::uint8_t next_stack(HostId host) const;
 
-  // Calls both ends of the flow, the destination first, and wakes their cards.
+  // Calls both ends of the flow, the destination first, and wakes both hosts.
   void start_flow(const Flow& flow, std::uint8_t stack);
   // Polls the host's stacks for packets and timeouts again.
   void wake(HostId host);

@@ -2,12 +2,14 @@
 //
 // A packet in the simulated network. It always has a size, addresses and the fields that switches
 // read. A Spillway data packet may carry only its stamp, for large simulations; all other Spillway
-// packets carry real bytes. Packets live in a pool and are named by index, so that no packet is
-// allocated once the pool has grown. A reference to a packet is valid until the packet is released.
-// A view of its payload is valid until the payload is cut or the packet released.
+// packets carry real bytes.
 //
-// Packets are the simulator's hottest data. So they are small (two cache lines, what switches read
-// comes first), and their bytes, if any, are in a side pool.
+// Packets live in a pool and are named by index, so that no packet is allocated once the pool has
+// grown. A reference to a packet is valid until the packet is released. A view of its payload is
+// valid until the payload is trimmed or the packet released.
+//
+// Packets are the simulator's hottest data. They fit two cache lines, with the fields that switches
+// read in the first; their bytes, if any, are in a separate pool. One thread.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,9 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "sim/scenario/topology.h"
+#include "transport/endpoint.h"
 #include "transport/message.h"
-#include "wire/frame_overhead.h"
+#include "wire/packet.h"
 
 namespace spillway::sim {
 
@@ -114,5 +117,10 @@ class PacketPool {
   std::vector<std::vector<std::uint8_t>> buffers_;
   std::vector<std::uint32_t> free_buffers_;
 };
+
+// Puts a datagram of the real transport into a simulated packet: its bytes, and the fields that
+// switches read. The caller fills in destination, label and stack.
+void fill_packet(const transport::Route& route, base::ByteView datagram, PacketPool& pool,
+                 Packet& packet);
 
 }  // namespace spillway::sim

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/chrome_events.h"
+#include "base/text.h"
 #include "switch/dataplane/port.h"
 
 namespace spillway::sim {

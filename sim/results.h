@@ -3,8 +3,8 @@
 // The results of a simulation: when flows ended, how that compares with an ideal network, and what
 // stacks and switches did. Plain data; tools/cli prints it.
 //
-// Percentiles cover the flows that ended well. The ideal time of a job is what its busiest host
-// link needs for all of the job's bytes, without headers, delay or computing.
+// Percentiles cover the flows that ended well. The ideal time of a job is the time that its busiest
+// host link needs for all of the job's bytes, without headers, delay or computing.
 //
 // A protocol that ends flows with trimmed or missing packets carries fewer bytes. Its slowdown is
 // then too good, even below 1, and must be read beside whole_share(). Goodput counts whole packets
@@ -17,14 +17,24 @@
 #include <string_view>
 #include <vector>
 
-#include "base/duration_summary.h"
+#include "base/clock.h"
 #include "base/units.h"
+#include "sim/host.h"
 #include "sim/network.h"
-#include "sim/workload_runner.h"
 
 namespace spillway::sim {
 
-// Counters of the job's stacks, summed over hosts.
+// A flow of a workload: its start, its end and its result.
+struct FlowRecord {
+  Flow flow;
+  base::Instant start{};
+  base::Instant end{};
+  bool started = false;
+  bool ended = false;
+  FlowResult result{};
+};
+
+// Counters of a job's stacks, summed over hosts.
 struct StackTotals {
   std::uint64_t data_sent = 0;  // packets or segments, including retransmissions
   std::uint64_t data_resent = 0;

@@ -7,12 +7,227 @@
 #include <span>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/check.h"
 #include "base/random.h"
 #include "base/units.h"
 #include "sim/network.h"
 #include "sim/results.h"
+#include "sim/stacks/rival_controls.h"
+#include "wire/packet.h"
 
 namespace spillway::sim {
+
+// ------------------------------------------------------------------ stacks of a job
+
+namespace {
+
+SpillwayStackConfig spillway_config(const scenario::Job& job, const JobSurroundings& surroundings) {
+  const scenario::SpillwayOptions& options = job.spillway;
+  SpillwayStackConfig config;
+  config.endpoint.job = static_cast<std::uint16_t>(surroundings.stack + 1);
+  config.endpoint.first_number = options.first_number;
+  config.endpoint.limits = options.limits;
+  config.endpoint.exchange = options.exchange;
+  config.endpoint.exchange.receive_rate = options.receive_rate.value_or(surroundings.link_rate);
+  config.endpoint.congestion = options.congestion;
+  config.endpoint.congestion.make = maker_of(options.controller);
+  config.endpoint.congestion.packet = base::bytes(options.packet_bytes);
+  config.packet_bytes = options.packet_bytes;
+  config.precision = options.precision;
+  config.stack = surroundings.stack;
+  config.deadline = options.deadline;
+  config.real_bytes = options.real_bytes;
+  config.packet_limits.mtu = options.packet_bytes + spillway_datagram_overhead(0);
+  config.packet_limits.trim_bytes = surroundings.trim_bytes;
+  config.encoding.precision = options.precision;
+  config.job_seed = surroundings.seed;
+  config.session.protection = options.protection;
+  base::store_le(config.session.key.bytes.data(), surroundings.seed);
+  config.observer = surroundings.observer;
+  return config;
+}
+
+}  // namespace
+
+JobStacks::JobStacks(const scenario::Job& job, const JobSurroundings& surroundings)
+    : index_(surroundings.stack),
+      protocol_(job.protocol),
+      tcp_config_(job.tcp),
+      spillway_config_(spillway_config(job, surroundings)) {}
+
+base::Status JobStacks::check(const scenario::Workload& workload) const {
+  if (protocol_ != scenario::Protocol::kSpillway) {
+    return {};
+  }
+  if (spillway_config_.real_bytes) {
+    // Any length will do: only the limits or the encoding can be wrong.
+    const base::Result<packetize::PacketPlan> plan =
+        packetize::PacketPlan::make(1, spillway_config_.packet_limits, spillway_config_.encoding);
+    if (!plan.ok()) {
+      return plan.status();
+    }
+  }
+  const std::uint64_t most = std::uint64_t{payload_bytes(spillway_config_)} * SPILLWAY_MAX_PACKETS;
+  for (const scenario::PlannedFlow& planned : workload.flows) {
+    if (planned.flow.bytes > most) {
+      return {base::StatusCode::kLimitExceeded,
+              fmt::format("a flow of {} bytes is more than the {} a Spillway message of {}-byte "
+                          "packets holds: use more layers or larger packets",
+                          planned.flow.bytes, most, spillway_config_.packet_bytes)};
+    }
+  }
+  return {};
+}
+
+void JobStacks::add_stacks_to(Network& network, FlowListener& listener) {
+  for (HostId host = 0; host < network.hosts(); ++host) {
+    std::unique_ptr<HostStack> stack;
+    if (protocol_ == scenario::Protocol::kSpillway) {
+      SpillwayStackConfig config = spillway_config_;
+      config.endpoint.rank = static_cast<std::uint16_t>(host);
+      auto made = std::make_unique<SpillwayStack>(config, network.pool(), listener);
+      spillway_.push_back(made.get());
+      stack = std::move(made);
+    } else {
+      auto made = std::make_unique<TcpStack>(tcp_config_, index_, listener);
+      tcp_.push_back(made.get());
+      stack = std::move(made);
+    }
+    SPILLWAY_CHECK(network.add_stack(host, std::move(stack)) == index_);
+  }
+}
+
+StackTotals JobStacks::totals() const {
+  StackTotals totals;
+  for (const TcpStack* stack : tcp_) {
+    const TcpCounters counters = stack->counters();
+    totals.data_sent += counters.segments_sent;
+    totals.data_resent += counters.retransmissions;
+    totals.timeouts += counters.timeouts;
+    totals.probes += counters.tail_probes;
+    totals.marked += counters.marked;
+  }
+  for (const SpillwayStack* stack : spillway_) {
+    const transport::EndpointCounters& counters = stack->endpoint().counters();
+    totals.data_sent += counters.data_sent;
+    totals.data_resent += counters.data_resent;
+    totals.probes += counters.probes_sent;
+    totals.marked += counters.marked;
+    totals.trimmed += counters.trimmed;
+    totals.worst_error = std::max(totals.worst_error, stack->worst_error());
+  }
+  return totals;
+}
+
+// ------------------------------------------------------------------ flows
+
+std::uint32_t WorkloadRunner::add(const scenario::Workload& workload, std::uint8_t stack) {
+  const auto first_group = static_cast<std::uint32_t>(groups_.size());
+  const auto numbered = [&](std::uint32_t group) {
+    SPILLWAY_CHECK(group == scenario::kNoGroup || group < workload.groups);
+    return group == scenario::kNoGroup ? scenario::kNoGroup : first_group + group;
+  };
+  groups_.resize(groups_.size() + workload.groups);
+  for (const scenario::PlannedFlow& planned : workload.flows) {
+    const auto id = static_cast<FlowId>(records_.size());
+    FlowRecord record{.flow = planned.flow};
+    record.flow.id = id;
+    record.flow.job = jobs_;
+    const Plan plan{.earliest = planned.earliest,
+                    .delay = planned.delay,
+                    .group = numbered(planned.group),
+                    .after_group = numbered(planned.after_group),
+                    .stack = stack,
+                    .is_background = workload.is_background};
+    if (plan.group != scenario::kNoGroup) {
+      ++groups_[plan.group].open;
+    }
+    if (plan.after_group != scenario::kNoGroup) {
+      groups_[plan.after_group].waiting.push_back(id);
+    }
+    open_ += plan.is_background ? 0 : 1;
+    records_.push_back(record);
+    plans_.push_back(plan);
+  }
+  return jobs_++;
+}
+
+void WorkloadRunner::start() {
+  for (FlowId id = 0; id < records_.size(); ++id) {
+    const std::uint32_t after = plans_[id].after_group;
+    if (after == scenario::kNoGroup || groups_[after].open == 0) {
+      schedule(id, network_.now());
+    }
+  }
+}
+
+void WorkloadRunner::schedule(FlowId id, base::Instant ready) {
+  const base::Instant due = std::max(ready, plans_[id].earliest) + plans_[id].delay;
+  if (due <= network_.now()) {
+    launch(id, network_.now());
+    return;
+  }
+  network_.at(due, [this, id](base::Instant now) { launch(id, now); });
+}
+
+void WorkloadRunner::launch(FlowId id, base::Instant now) {
+  FlowRecord& record = records_[id];
+  if (record.ended) {
+    return;  // its destination died while it waited
+  }
+  record.start = now;
+  record.started = true;
+  if (is_dead(record.flow.from) || is_dead(record.flow.to)) {
+    on_flow_end({.id = id, .end = FlowEnd::kPeerDead}, now);
+    return;
+  }
+  network_.start_flow(record.flow, plans_[id].stack);
+}
+
+// Uses the network's time: the calling stack's clock may be skewed.
+void WorkloadRunner::on_flow_end(const FlowResult& result, base::Instant /*now*/) {
+  SPILLWAY_CHECK(result.id < records_.size());
+  FlowRecord& record = records_[result.id];
+  if (record.ended) {
+    return;  // already ended when its destination died
+  }
+  record.end = network_.now();
+  record.ended = true;
+  record.result = result;
+  settle(result.id);
+}
+
+void WorkloadRunner::settle(FlowId id) {
+  const Plan& plan = plans_[id];
+  if (!plan.is_background) {
+    --open_;
+    done_ = open_ == 0;
+  }
+  if (plan.group == scenario::kNoGroup || --groups_[plan.group].open > 0) {
+    return;
+  }
+  const std::vector<FlowId> waiting = std::move(groups_[plan.group].waiting);
+  for (const FlowId waiting_id : waiting) {
+    schedule(waiting_id, network_.now());
+  }
+}
+
+void WorkloadRunner::on_host_death(HostId host, base::Instant now) {
+  dead_.push_back(host);
+  for (FlowId id = 0; id < records_.size(); ++id) {
+    if (records_[id].started && records_[id].flow.to == host) {
+      on_flow_end({.id = id, .end = FlowEnd::kPeerDead}, now);
+    }
+  }
+}
+
+bool WorkloadRunner::is_dead(HostId host) const {
+  return std::find(dead_.begin(), dead_.end(), host) != dead_.end();
+}
+
+// ------------------------------------------------------------------ the run
+
 namespace {
 
 // Samples a network's counters over simulated time, for traces. The duration of a run is not known
@@ -63,8 +278,6 @@ void CounterSampler::forget_every_second() {
   samples_.resize((samples_.size() + 1) / 2);
   interval_ = interval_ * 2;
 }
-
-// ------------------------------------------------------------------ the run
 
 // First words of derived keys.
 constexpr std::uint32_t kNetworkKey = 1;

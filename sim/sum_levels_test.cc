@@ -10,8 +10,8 @@
 
 #include "base/random.h"
 #include "sim/network.h"
+#include "sim/network_testing.h"
 #include "sim/scenario/scenario.h"
-#include "sim/sum_testing.h"
 
 namespace spillway::sim {
 namespace {
@@ -250,7 +250,7 @@ TEST_P(SumTrouble, EveryPartCountsOnceOrIsMissing) {
   settle();
   for (int round = 0; round < 40; ++round) {
     for (const Owner& owner : owners) {
-      send_missing(owner, SPILLWAY_SUM_REPEAT);
+      send_missing(owner, SPILLWAY_SUM_RETRANSMIT);
     }
     settle();
   }

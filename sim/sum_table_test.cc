@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "base/random.h"
-#include "sim/sum_testing.h"
+#include "sim/network_testing.h"
 #include "sim/switch_node.h"
 
 namespace spillway::sim {
@@ -212,7 +212,7 @@ Drawn draw_packet(base::RandomSequence& random) {
     fields.level = random.next_below(12) == 0 ? 1 : 0;
     fields.ranks = random.next_below(8) == 0 ? 1ULL << other | random.next_below(1 << kHosts) : 0;
   } else if (kind == 14) {
-    fields.kind = SPILLWAY_SUM_REPEAT;
+    fields.kind = SPILLWAY_SUM_RETRANSMIT;
   } else if (kind == 15) {
     fields.kind = SPILLWAY_SUM_WANT;
   } else if (kind < 19) {

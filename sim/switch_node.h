@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated switch. SwitchNode sends each arriving packet to one of the ports that lead to its
-// destination. Among equally short paths it chooses per flow or per packet (Spreading), and avoids
-// a port whose link is down if there is another. In a switch that adds, sum packets pass its slots
-// (sum_table.h) before a port is chosen.
+// A simulated switch: its routes, its output ports, and the node that connects them.
 //
-// OutputPort applies the admission and scheduling of dataplane/ to chains of packets in front of a
-// link. A packet is admitted, marked, trimmed or dropped when it arrives; trimming cuts its bytes.
-// The port schedules an event only if a packet waits behind the one being sent.
+//   Routes      the ports on shortest paths to each host
+//   OutputPort  the queues in front of one link, with the admission and scheduling of
+//               switch/dataplane
+//   SwitchNode  sends each arriving packet to one of the ports that lead to its destination
+//
+// Among equally short paths a node chooses per flow or per packet (Spreading), and avoids a port
+// whose link is down if there is another. In a switch that adds, sum packets pass its slots
+// (sum_table.h) before a port is chosen.
 //
 // Pool, event queue and ports must outlive the switch. One thread.
 #pragma once
@@ -15,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,13 +26,53 @@
 #include "sim/event_queue.h"
 #include "sim/link.h"
 #include "sim/packet.h"
-#include "sim/routing.h"
 #include "sim/scenario/topology.h"
 #include "sim/sum_table.h"
 #include "switch/dataplane/port.h"
 
 namespace spillway::sim {
 
+// ------------------------------------------------------------------ routes
+
+// A switch's ports are numbered in the order of the topology's links.
+using PortNumber = std::uint16_t;
+
+// The ports of one switch on shortest paths to each host, counted in links. They are computed once,
+// by breadth-first search; hosts never forward. Hosts with the same ports at a switch share a
+// group, so that the table takes two bytes per host.
+class Routes {
+ public:
+  explicit Routes(std::uint32_t hosts) : group_of_(hosts, 0) {}
+
+  std::uint16_t group_of(HostId host) const { return group_of_[host]; }
+  // Fetches the host's entry into the cache.
+  void prefetch(HostId host) const { __builtin_prefetch(group_of_.data() + host); }
+  std::span<const PortNumber> ports(std::uint16_t group) const {
+    return std::span(ports_).subspan(groups_[group].first, groups_[group].count);
+  }
+
+  // Ports must be given in ascending order.
+  void set(HostId host, std::span<const PortNumber> ports);
+
+ private:
+  struct Group {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+  };
+
+  std::vector<std::uint16_t> group_of_;
+  std::vector<Group> groups_;
+  std::vector<PortNumber> ports_;
+};
+
+// One per switch, in the topology's order. The topology must be valid (validate()).
+std::vector<Routes> shortest_routes(const scenario::Topology& topology);
+
+// ------------------------------------------------------------------ ports and switches
+
+// Queues of packets in front of a link. A packet is admitted, marked, trimmed or dropped when it
+// arrives; trimming cuts its bytes. The port schedules an event only if a packet waits behind the
+// one being sent.
 class OutputPort final : public Actor {
  public:
   // `config` must be valid (dataplane::validate()).

@@ -7,7 +7,7 @@
 
 Sources are in the top folders TOP. A folder of sources may include itself and the folders that it names: after USES in
 spillway_folder(), or, for a plain add_executable() or add_library(), as spillway_<folder> in target_link_libraries().
-What those folders use in turn does not count. The rules, by their tags:
+Folders that those use in turn do not count. The rules, by their tags:
 
   [uses]      another folder is included only if it is named
   [order]     folders name only declared ones, and never in a circle
@@ -35,11 +35,11 @@ CORE = {"base", "codec", "wire", "dataplane", "transport", "collective", "member
 # In base, because every folder that makes files uses it; the rest of the core may not include it.
 EDGE = {"base/own_file"}
 # Allocating memory is not I/O: keys need their own pages, and a lock for their lists.
-OS_MEMORY = {"wire/key_memory.cc"}
+OS_MEMORY = {"wire/key.cc"}
 # These create or write files without base/own_file, with the reason.
 OWN_FILES = {
     "tools/bench/incast/rank.cc",  # results, in a folder that the benchmark has just made for its user alone
-    "emulate/stage/calibrated_memory.cc",  # a file of /proc
+    "emulate/stage/calibration.cc",  # a file of /proc
     "lab/state_directory.cc",  # locks, which are never written to, in a folder that own_file prepared
 }
 USES_PUBLIC_HEADERS = {"capi", "cli"}
@@ -81,7 +81,7 @@ class Folder:
 
 
 class Layering:
-    """What the CMakeLists.txt of the top folders declare."""
+    """The declarations in the CMakeLists.txt of the top folders."""
 
     def __init__(self, root):
         self.folders = {}  # by name

@@ -29,7 +29,7 @@ FlowNetwork::FlowNetwork(std::vector<double> capacities) : links_(capacities.siz
   }
 }
 
-void FlowNetwork::touch(const Load& load) {
+void FlowNetwork::mark_dirty(const Load& load) {
   for (const LinkUse& use : load.uses) {
     if (!links_[use.link].is_dirty) {
       links_[use.link].is_dirty = true;
@@ -60,7 +60,7 @@ FlowNetwork::LoadId FlowNetwork::begin(std::span<const LinkUse> uses, double byt
   for (const LinkUse& use : uses) {
     links_[use.link].loads.push_back(id);
   }
-  touch(load);
+  mark_dirty(load);
   if (uses.empty() || bytes <= 0.0) {
     ends_.push({now_, load.order, id, load.version});
   }
@@ -69,7 +69,7 @@ FlowNetwork::LoadId FlowNetwork::begin(std::span<const LinkUse> uses, double byt
 
 base::Instant FlowNetwork::next_end() {
   if (!dirty_.empty()) {
-    share_out();
+    recompute_rates();
   }
   drop_stale_ends();
   SPILLWAY_CHECK(!ends_.empty());
@@ -97,17 +97,17 @@ void FlowNetwork::advance(base::Instant to, std::vector<LoadId>& ended) {
       *found = list.back();
       list.pop_back();
     }
-    touch(load);
+    mark_dirty(load);
     free_.push_back(id);
     ended.push_back(id);
   }
 }
 
-void FlowNetwork::share_out() {
+void FlowNetwork::recompute_rates() {
   found_loads_.clear();
   found_links_.clear();
-  gather(found_loads_, found_links_);
-  fill(found_links_);
+  collect_affected(found_loads_, found_links_);
+  assign_rates(found_links_);
   for (const std::uint32_t link : dirty_) {
     links_[link].is_dirty = false;
   }
@@ -115,7 +115,7 @@ void FlowNetwork::share_out() {
 }
 
 // Finds all loads and links connected to the dirty links by sharing.
-void FlowNetwork::gather(std::vector<LoadId>& loads, std::vector<std::uint32_t>& links) {
+void FlowNetwork::collect_affected(std::vector<LoadId>& loads, std::vector<std::uint32_t>& links) {
   ++stamp_;
   const auto add_link = [&](std::uint32_t index) {
     Link& link = links_[index];
@@ -123,7 +123,7 @@ void FlowNetwork::gather(std::vector<LoadId>& loads, std::vector<std::uint32_t>&
       link.stamp = stamp_;
       link.room = link.capacity;
       link.weight = 0.0;
-      link.wanting = 0;
+      link.unassigned = 0;
       links.push_back(index);
     }
   };
@@ -142,17 +142,17 @@ void FlowNetwork::gather(std::vector<LoadId>& loads, std::vector<std::uint32_t>&
       for (const LinkUse& use : load.uses) {
         add_link(use.link);
         links_[use.link].weight += use.weight;
-        ++links_[use.link].wanting;
+        ++links_[use.link].unassigned;
       }
     }
   }
 }
 
-void FlowNetwork::fill(const std::vector<std::uint32_t>& links) {
+void FlowNetwork::assign_rates(const std::vector<std::uint32_t>& links) {
   std::vector<Share> first;
   first.reserve(links.size());
   for (const std::uint32_t link : links) {
-    if (links_[link].wanting > 0) {
+    if (links_[link].unassigned > 0) {
       first.push_back({links_[link].room / links_[link].weight, link});
     }
   }
@@ -161,30 +161,30 @@ void FlowNetwork::fill(const std::vector<std::uint32_t>& links) {
     const Share share = shares.top();
     shares.pop();
     const Link& link = links_[share.link];
-    if (link.wanting == 0) {
+    if (link.unassigned == 0) {
       continue;
     }
     const double now = link.room / link.weight;
     if (now > share.rate * (1.0 + kSameRate)) {
-      shares.push({now, share.link});  // others have left room since
+      shares.push({now, share.link});  // other links have left room since
       continue;
     }
     for (const LoadId id : link.loads) {
       if (!loads_[id].is_settled) {
-        give(id, share.rate);
+        set_rate(id, share.rate);
       }
     }
   }
 }
 
-void FlowNetwork::give(LoadId id, double rate) {
+void FlowNetwork::set_rate(LoadId id, double rate) {
   Load& load = loads_[id];
   load.is_settled = true;
   for (const LinkUse& use : load.uses) {
     Link& link = links_[use.link];
     link.room = std::max(0.0, link.room - use.weight * rate);
     link.weight -= use.weight;
-    --link.wanting;
+    --link.unassigned;
   }
   if (std::abs(rate - load.rate) <= kSameRate * load.rate) {
     return;

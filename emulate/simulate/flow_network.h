@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Models links shared by loads, as rates instead of packets. A load is a unit that moves together:
-// a message over its path, or all flows of a collective. It uses each of its links with a weight,
-// the number of its flows that cross the link. It has one rate in bytes per nanosecond, which all
-// its flows share. For a ring this is exact, because neighbours pass on what they received. If
-// every rank sends to every other, it is an approximation that ends with the slowest flow.
+// a message over its path, or all flows of a collective. Its weight on a link is the number of its
+// flows that cross the link. All flows of a load have the same rate, in bytes per nanosecond. This
+// is exact for a ring, because neighbours pass on what they received. If every rank sends to every
+// other, it is an approximation that ends with the slowest flow.
 //
-// Rates are max-min fair: a load's rate cannot grow without shrinking a rate that is not larger.
+// Rates are max-min fair: no load's rate can grow without shrinking a rate that is not larger.
 // Rates change only when a load begins or ends, and only for loads that share links with it,
 // directly or through others. Progressive filling computes these again, the fullest link first. All
-// loads that begin and end at one time cause one computation.
+// loads that begin and end at one time cause a single computation.
 //
 // Deterministic: the same calls in the same order give the same times. One thread. Times are whole
 // nanoseconds, rounded up.
@@ -66,7 +66,7 @@ class FlowNetwork {
     double capacity = 0.0;
     double room = 0.0;    // during a computation: capacity not assigned yet
     double weight = 0.0;  // during a computation: flows without a rate
-    std::uint32_t wanting = 0;
+    std::uint32_t unassigned = 0;
     std::uint64_t stamp = 0;
     bool is_dirty = false;
     std::vector<LoadId> loads;
@@ -90,11 +90,11 @@ class FlowNetwork {
   template <typename T>
   using LeastFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
-  void touch(const Load& load);
-  void share_out();
-  void gather(std::vector<LoadId>& loads, std::vector<std::uint32_t>& links);
-  void fill(const std::vector<std::uint32_t>& links);
-  void give(LoadId id, double rate);
+  void mark_dirty(const Load& load);
+  void recompute_rates();
+  void collect_affected(std::vector<LoadId>& loads, std::vector<std::uint32_t>& links);
+  void assign_rates(const std::vector<std::uint32_t>& links);
+  void set_rate(LoadId id, double rate);
   void drop_stale_ends();
 
   std::vector<Link> links_;

@@ -3,17 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include "emulate/simulate/recorded_model.h"
-#include "emulate/simulate/timeline_page.h"
-#include "emulate/trace/trace_testing.h"
+#include "emulate/emulate_testing.h"
 
 namespace spillway::emulate {
 namespace {
 
 GraphRunResult run_recorded(const World& world, const GraphRunOptions& options = {}) {
-  const Meetings meetings(world);
+  const Matches matches(world);
   RecordedModel model;
-  return GraphRun(world, meetings, model, options).run();
+  return GraphRun(world, matches, model, options).run();
 }
 
 std::int64_t us(base::Instant at) {
@@ -26,7 +24,7 @@ Node reduce_for(std::uint64_t id, std::vector<std::uint64_t> deps, std::int64_t 
   return node;
 }
 
-TEST(GraphRun, ACollectiveBeginsWhenTheLastMemberComes) {
+TEST(GraphRun, ACollectiveBeginsWhenTheLastMemberArrives) {
   const World world =
       world_of({{compute_node(1, {}, base::microseconds(10)), reduce_for(2, {1}, 5)},
                 {compute_node(1, {}, base::microseconds(30)), reduce_for(2, {1}, 5)}});
@@ -58,7 +56,7 @@ TEST(GraphRun, ARankThatDiesInsideANodeComputesUntilThen) {
   const World world = world_of({{compute_node(1, {}, base::microseconds(60))},
                                 {compute_node(1, {}, base::microseconds(100))}});
   GraphRunOptions dead;
-  dead.troubles = {{1, 1.0, base::Instant(base::microseconds(40))}};
+  dead.faults = {{1, 1.0, base::Instant(base::microseconds(40))}};
   const GraphRunResult result = run_recorded(world, dead);
   EXPECT_EQ(us(result.ended), 60);
   EXPECT_EQ(result.ranks[0].computing, base::microseconds(60));
@@ -69,7 +67,7 @@ TEST(GraphRun, ComputingAfterTheEndOfTheRunDoesNotCount) {
   const World world = world_of({{compute_node(1, {}, base::microseconds(10))},
                                 {compute_node(1, {}, base::microseconds(100))}});
   GraphRunOptions dead;
-  dead.troubles = {{1, 1.0, base::Instant(base::microseconds(40))}};
+  dead.faults = {{1, 1.0, base::Instant(base::microseconds(40))}};
   const GraphRunResult died = run_recorded(world, dead);
   EXPECT_EQ(us(died.ended), 10);
   EXPECT_EQ(died.ranks[1].computing, base::microseconds(10));
@@ -102,7 +100,7 @@ TEST(GraphRun, ASendDoesNotWaitForItsReceive) {
   EXPECT_EQ(result.nodes_run, 6U);
 }
 
-TEST(GraphRun, WhatCannotRunEndsWithWhoCameAndWhoDidNot) {
+TEST(GraphRun, ARunThatCannotEndNamesArrivedAndMissingRanks) {
   const auto call = [](std::uint64_t id) {
     return collective_node(id, CollectiveKind::kBroadcast, 8, "g");
   };
@@ -111,7 +109,7 @@ TEST(GraphRun, WhatCannotRunEndsWithWhoCameAndWhoDidNot) {
   EXPECT_EQ(result.status.code(), base::StatusCode::kMismatch);
   EXPECT_EQ(
       result.status.message(),
-      "0 of 4 nodes were run; the rest cannot be\n  broadcast 0 of group 'g': ranks 0-1 came, "
+      "0 of 4 nodes were run; the rest cannot run\n  broadcast 0 of group 'g': ranks 0-1 arrived, "
       "rank 2 did not");
 }
 
@@ -121,13 +119,14 @@ TEST(GraphRun, ADeadRankIsNamedAndASlowOneWaitedFor) {
                                    reduce_for(4, {3}, 1)};
   const World world = world_of({nodes, nodes});
   GraphRunOptions slow;
-  slow.troubles = {{1, 3.0}};
+  slow.faults = {{1, 3.0}};
   EXPECT_EQ(us(run_recorded(world, slow).ended), 30 + 1 + 3 + 1);
   GraphRunOptions dead;
-  dead.troubles = {{1, 1.0, base::Instant(base::microseconds(11))}};
+  dead.faults = {{1, 1.0, base::Instant(base::microseconds(11))}};
   const GraphRunResult result = run_recorded(world, dead);
-  EXPECT_NE(result.status.message().find("all-reduce 1 of all ranks: rank 0 came, rank 1 did not"),
-            std::string::npos)
+  EXPECT_NE(
+      result.status.message().find("all-reduce 1 of all ranks: rank 0 arrived, rank 1 did not"),
+      std::string::npos)
       << result.status.message();
 }
 

@@ -3,10 +3,11 @@
 // The communication models, compared with calculations by hand and with each other.
 #include <gtest/gtest.h>
 
-#include "emulate/simulate/simulate_testing.h"
-#include "emulate/synthesize/llm_step.h"
+#include "base/random.h"
+#include "emulate/emulate_testing.h"
+#include "emulate/llm_step.h"
+#include "emulate/simulate/flow_network.h"
 #include "emulate/trace/reader.h"
-#include "emulate/trace/trace_testing.h"
 
 namespace spillway::emulate {
 namespace {
@@ -24,7 +25,8 @@ World llm_world(const LlmStepOptions& options) {
 }
 
 TEST(FlowModel, AnAllReduceTakesTheTimeOfItsBytes) {
-  for (const CutAlgorithm algorithm : {CutAlgorithm::kRing, CutAlgorithm::kDirect}) {
+  for (const CollectiveAlgorithm algorithm :
+       {CollectiveAlgorithm::kRing, CollectiveAlgorithm::kDirect}) {
     const GraphRunResult result =
         run_flows(all_reduce_world(4, 100'000'000), "topology one-switch hosts=4 rate=100gbit",
                   {.algorithm = algorithm, .efficiency = 1.0});
@@ -37,8 +39,10 @@ TEST(FlowModel, AnAllReduceTakesTheTimeOfItsBytes) {
 TEST(FlowModel, ASwitchThatAddsTakesNearlyHalfTheTime) {
   const World world = all_reduce_world(8, 100'000'000);
   const std::string network = "topology one-switch hosts=8 rate=100gbit";
-  const double ring = seconds_of(run_flows(world, network, {.algorithm = CutAlgorithm::kRing}));
-  const double added = seconds_of(run_flows(world, network, {.algorithm = CutAlgorithm::kSwitch}));
+  const double ring =
+      seconds_of(run_flows(world, network, {.algorithm = CollectiveAlgorithm::kRing}));
+  const double added =
+      seconds_of(run_flows(world, network, {.algorithm = CollectiveAlgorithm::kSwitch}));
   EXPECT_NEAR(added / ring, 8.0 / 14.0, 0.01);
 }
 
@@ -49,7 +53,7 @@ TEST(FlowModel, SumsCrossEveryUplinkOnce) {
   const std::string network =
       "topology leaf-spine hosts=32 leaves=4 spines=4 rate=100gbit uplink-rate=12.5gbit";
   const double added = seconds_of(
-      run_flows(world, network, {.algorithm = CutAlgorithm::kSwitch, .efficiency = 1.0}));
+      run_flows(world, network, {.algorithm = CollectiveAlgorithm::kSwitch, .efficiency = 1.0}));
   EXPECT_NEAR(added, 100e6 * 8 / 50e9, 0.0005);
   EXPECT_GT(seconds_of(run_flows(world, network, {.efficiency = 1.0})), 5 * added);
 }
@@ -113,7 +117,8 @@ TEST(PacketModel, FlowsAreWithinAFewPercentOfPackets) {
       "topology leaf-spine hosts=16 leaves=4 spines=4 rate=10gbit spreading=packet\n";
   for (const std::uint64_t bytes : {4'000'000, 20'000'000}) {
     const World world = all_reduce_world(16, bytes);
-    for (const CutAlgorithm algorithm : {CutAlgorithm::kDirect, CutAlgorithm::kRing}) {
+    for (const CollectiveAlgorithm algorithm :
+         {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kRing}) {
       const GraphRunResult packets = run_packets(world, network, algorithm);
       ASSERT_TRUE(packets.status.ok()) << packets.status.message();
       const double flows = seconds_of(run_flows(world, network, {.algorithm = algorithm}));
@@ -163,7 +168,7 @@ TEST(ForeignTraces, TheRingTakesAsLongAsTheAllReduceItIs) {
   EXPECT_NEAR(seconds_of(flows) / seconds_of(packets), 1.0, 0.15);
   // 14 steps of 128 KiB and 7 of 7 us.
   const double whole = seconds_of(
-      run_flows(all_reduce_world(8, 1 << 20), network, {.algorithm = CutAlgorithm::kRing}));
+      run_flows(all_reduce_world(8, 1 << 20), network, {.algorithm = CollectiveAlgorithm::kRing}));
   EXPECT_NEAR(seconds_of(flows), whole + 49e-6, 0.02 * whole);
 }
 
@@ -179,5 +184,122 @@ TEST(ForeignTraces, TheRealTraceRunsToItsEnd) {
   EXPECT_EQ(result.transfers, 7U);
 }
 
+// ------------------------------------------------------------------ the flow network
+
+std::int64_t ns(base::Instant at) {
+  return at.since_zero().count();
+}
+
+TEST(FlowNetwork, TwoLoadsShareALinkAndTheOneLeftGetsAllOfIt) {
+  FlowNetwork network({1.0});
+  const std::vector<LinkUse> uses = {{0, 1.0}};
+  network.begin(uses, 100);
+  network.begin(uses, 300);
+  EXPECT_EQ(ns(network.next_end()), 200);  // 100 bytes at half a byte per nanosecond
+  std::vector<FlowNetwork::LoadId> ended;
+  network.advance(network.next_end(), ended);
+  EXPECT_EQ(ended, std::vector<FlowNetwork::LoadId>{0});
+  EXPECT_EQ(ns(network.next_end()), 400);  // 200 left, without competition
+}
+
+// The textbook example of two links: one load crosses both, the others one each.
+TEST(FlowNetwork, RatesAreMaxMinFair) {
+  FlowNetwork network({10.0, 4.0});
+  const std::vector<LinkUse> both = {{0, 1.0}, {1, 1.0}};
+  const std::vector<LinkUse> first = {{0, 1.0}};
+  const std::vector<LinkUse> second = {{1, 1.0}};
+  const auto a = network.begin(both, 1000);
+  const auto b = network.begin(first, 1000);
+  const auto c = network.begin(second, 1000);
+  network.next_end();
+  EXPECT_DOUBLE_EQ(network.rate(a), 2.0);
+  EXPECT_DOUBLE_EQ(network.rate(b), 8.0);
+  EXPECT_DOUBLE_EQ(network.rate(c), 2.0);
+}
+
+TEST(FlowNetwork, AWeightIsSoManyFlows) {
+  FlowNetwork network({12.0});
+  const std::vector<LinkUse> three = {{0, 3.0}};
+  const std::vector<LinkUse> one = {{0, 1.0}};
+  const auto a = network.begin(three, 30);
+  const auto b = network.begin(one, 30);
+  network.next_end();
+  EXPECT_DOUBLE_EQ(network.rate(a), 3.0);
+  EXPECT_DOUBLE_EQ(network.rate(b), 3.0);
+}
+
+TEST(FlowNetwork, LoadsThatShareNothingAreNotTouched) {
+  FlowNetwork network({1.0, 1.0});
+  const std::vector<LinkUse> here = {{0, 1.0}};
+  const std::vector<LinkUse> there = {{1, 1.0}};
+  network.begin(here, 1000);
+  network.next_end();
+  const std::uint64_t before = network.events();
+  network.begin(there, 10);
+  network.next_end();
+  EXPECT_EQ(network.events(), before + 1);
+}
+
+TEST(FlowNetwork, WhatUsesNoLinkOrHasNoBytesEndsAtOnce) {
+  FlowNetwork network({1.0});
+  network.begin({}, 1000);
+  const std::vector<LinkUse> uses = {{0, 1.0}};
+  network.begin(uses, 0);
+  EXPECT_EQ(ns(network.next_end()), 0);
+  std::vector<FlowNetwork::LoadId> ended;
+  network.advance(base::Instant(), ended);
+  EXPECT_EQ(ended.size(), 2U);
+  EXPECT_FALSE(network.has_open());
+}
+
+// No link exceeds its capacity, and every load has a full link on which no load has a higher rate.
+TEST(FlowNetwork, RandomLoadsAreFeasibleAndFair) {
+  base::RandomSequence random(7);
+  for (int world = 0; world < 50; ++world) {
+    std::vector<double> capacities;
+    for (int i = 0; i < 12; ++i) {
+      capacities.push_back(1.0 + static_cast<double>(random.next_below(9)));
+    }
+    FlowNetwork network(capacities);
+    std::vector<std::vector<LinkUse>> uses(20);
+    for (std::vector<LinkUse>& list : uses) {
+      for (std::uint32_t link = 0; link < capacities.size(); ++link) {
+        if (random.next_below(4) == 0) {
+          list.push_back({link, 1.0 + static_cast<double>(random.next_below(3))});
+        }
+      }
+      if (list.empty()) {
+        list.push_back({0, 1.0});
+      }
+      network.begin(list, 1e6);
+    }
+    network.next_end();
+    std::vector<double> used(capacities.size(), 0.0);
+    for (std::uint32_t load = 0; load < uses.size(); ++load) {
+      for (const LinkUse& use : uses[load]) {
+        used[use.link] += use.weight * network.rate(load);
+      }
+    }
+    for (std::size_t link = 0; link < used.size(); ++link) {
+      EXPECT_LE(used[link], capacities[link] * (1 + 1e-9));
+    }
+    for (std::uint32_t load = 0; load < uses.size(); ++load) {
+      bool has_bottleneck = false;
+      for (const LinkUse& use : uses[load]) {
+        bool is_most = used[use.link] > capacities[use.link] * (1 - 1e-9);
+        for (std::uint32_t other = 0; is_most && other < uses.size(); ++other) {
+          for (const LinkUse& theirs : uses[other]) {
+            is_most &=
+                theirs.link != use.link || network.rate(other) <= network.rate(load) * (1 + 1e-9);
+          }
+        }
+        has_bottleneck |= is_most;
+      }
+      EXPECT_TRUE(has_bottleneck) << "load " << load << " of world " << world;
+    }
+  }
+}
+
 }  // namespace
+
 }  // namespace spillway::emulate

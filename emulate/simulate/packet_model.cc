@@ -11,9 +11,9 @@
 namespace spillway::emulate {
 namespace {
 
-constexpr std::uint64_t kMostFlowBytes = std::uint64_t{16} << 20;  // longer flows are split
+constexpr std::uint64_t kMaxFlowBytes = std::uint64_t{16} << 20;  // longer flows are split
 constexpr double kChainPiece = 512.0 * 1024;
-constexpr double kMostChainPieces = 64;
+constexpr double kMaxChainPieces = 64;
 constexpr std::uint32_t kPacketNetworkKey = 1;
 constexpr std::uint32_t kPacketJobKey = 3;
 
@@ -33,13 +33,13 @@ scenario::Job exact_job() {
 }  // namespace
 
 PacketModel::PacketModel(const World& world, const scenario::Scenario& scenario,
-                         CutAlgorithm algorithm)
+                         CollectiveAlgorithm algorithm)
     : world_(world), scenario_(scenario), algorithm_(algorithm) {}
 
 base::Result<std::unique_ptr<PacketModel>> PacketModel::make(const World& world,
                                                              const scenario::Scenario& scenario,
-                                                             CutAlgorithm algorithm) {
-  if (algorithm == CutAlgorithm::kSwitch) {
+                                                             CollectiveAlgorithm algorithm) {
+  if (algorithm == CollectiveAlgorithm::kSwitch) {
     return base::invalid_argument(
         "switches that add are not simulated packet by packet here: use flows, or `spillway sim "
         "jobs`");
@@ -84,10 +84,10 @@ base::Status PacketModel::build() {
 
 // With two steps, each rank owns a shard: its parts arrive, then its sum goes out.
 std::vector<PacketModel::Step> PacketModel::pairs(const std::vector<std::uint32_t>& ranks,
-                                                  const Cut& cut) {
+                                                  const FlowPlan& plan) {
   const auto n = static_cast<std::uint32_t>(ranks.size());
-  const bool has_two = cut.steps > 1;
-  const std::uint64_t bytes = whole_bytes(cut.flow_bytes / (has_two ? 2.0 : 1.0));
+  const bool has_two = plan.steps > 1;
+  const std::uint64_t bytes = whole_bytes(plan.flow_bytes / (has_two ? 2.0 : 1.0));
   std::vector<Step> steps(has_two ? n + 1 : 1);
   for (std::uint32_t i = 0; i < n; ++i) {
     for (std::uint32_t j = 1; j < n; ++j) {
@@ -104,17 +104,17 @@ std::vector<PacketModel::Step> PacketModel::pairs(const std::vector<std::uint32_
 
 // In step k, rank i forwards what its neighbour sent it in step k - 1.
 std::vector<PacketModel::Step> PacketModel::ring(const std::vector<std::uint32_t>& ranks,
-                                                 const Cut& cut) {
+                                                 const FlowPlan& plan) {
   const auto n = static_cast<std::uint32_t>(ranks.size());
-  const std::uint64_t bytes = whole_bytes(cut.flow_bytes / cut.steps);
-  std::vector<Step> steps(std::size_t{n} * (cut.steps - 1) + 1);
+  const std::uint64_t bytes = whole_bytes(plan.flow_bytes / plan.steps);
+  std::vector<Step> steps(std::size_t{n} * (plan.steps - 1) + 1);
   const auto step_of = [n](std::uint32_t round, std::uint32_t rank) {
     return 1 + (round - 1) * n + rank;
   };
-  for (std::uint32_t round = 0; round < cut.steps; ++round) {
+  for (std::uint32_t round = 0; round < plan.steps; ++round) {
     for (std::uint32_t i = 0; i < n; ++i) {
       const std::uint32_t to = (i + 1) % n;
-      const std::uint32_t next = round + 1 < cut.steps ? step_of(round + 1, to) : kNoStep;
+      const std::uint32_t next = round + 1 < plan.steps ? step_of(round + 1, to) : kNoStep;
       Step& step = steps[round == 0 ? 0 : step_of(round, i)];
       step.waits_for = round == 0 ? 0 : 1;
       step.flows.push_back({ranks[i], ranks[to], bytes, next});
@@ -123,13 +123,13 @@ std::vector<PacketModel::Step> PacketModel::ring(const std::vector<std::uint32_t
   return steps;
 }
 
-// In pieces, so that all links of the chain are busy at once.
+// Sends in pieces, so that all links of the chain are busy at once.
 std::vector<PacketModel::Step> PacketModel::chain(const std::vector<std::uint32_t>& ranks,
                                                   std::uint32_t root, double bytes) {
   const auto n = static_cast<std::uint32_t>(ranks.size());
   const auto found = std::find(ranks.begin(), ranks.end(), root);
   const auto first = static_cast<std::uint32_t>(found == ranks.end() ? 0 : found - ranks.begin());
-  const double pieces = std::clamp(std::ceil(bytes / kChainPiece), 1.0, kMostChainPieces);
+  const double pieces = std::clamp(std::ceil(bytes / kChainPiece), 1.0, kMaxChainPieces);
   std::vector<Step> steps(1);
   for (double piece = 0; piece < pieces; ++piece) {
     for (std::uint32_t edge = 0; edge + 1 < n; ++edge) {
@@ -146,15 +146,15 @@ std::vector<PacketModel::Step> PacketModel::chain(const std::vector<std::uint32_
 }
 
 std::vector<PacketModel::Step> PacketModel::star(const std::vector<std::uint32_t>& ranks,
-                                                 std::uint32_t root, const Cut& cut) {
+                                                 std::uint32_t root, const FlowPlan& plan) {
   const std::uint32_t centre =
       std::binary_search(ranks.begin(), ranks.end(), root) ? root : ranks.front();
   std::vector<Step> steps(1);
   for (const std::uint32_t rank : ranks) {
     if (rank != centre) {
-      const bool inward = cut.shape == CutShape::kToRoot;
+      const bool inward = plan.shape == FlowShape::kToRoot;
       steps[0].flows.push_back(
-          {inward ? rank : centre, inward ? centre : rank, whole_bytes(cut.flow_bytes), kNoStep});
+          {inward ? rank : centre, inward ? centre : rank, whole_bytes(plan.flow_bytes), kNoStep});
     }
   }
   return steps;
@@ -162,17 +162,17 @@ std::vector<PacketModel::Step> PacketModel::star(const std::vector<std::uint32_t
 
 std::vector<PacketModel::Step> PacketModel::steps_of(const Transfer& transfer,
                                                      const std::vector<std::uint32_t>& ranks,
-                                                     const Cut& cut) {
-  switch (cut.shape) {
-    case CutShape::kRing:
+                                                     const FlowPlan& plan) {
+  switch (plan.shape) {
+    case FlowShape::kRing:
       return transfer.collective == CollectiveKind::kBroadcast
-                 ? chain(ranks, transfer.root, cut.flow_bytes)
-                 : ring(ranks, cut);
-    case CutShape::kToRoot:
-    case CutShape::kFromRoot:
-      return star(ranks, transfer.root, cut);
+                 ? chain(ranks, transfer.root, plan.flow_bytes)
+                 : ring(ranks, plan);
+    case FlowShape::kToRoot:
+    case FlowShape::kFromRoot:
+      return star(ranks, transfer.root, plan);
     default:
-      return pairs(ranks, cut);
+      return pairs(ranks, plan);
   }
 }
 
@@ -200,44 +200,46 @@ base::Status PacketModel::begin(const Transfer& transfer, base::Instant now) {
   } else {
     const std::vector<std::uint32_t>& ranks = world_.groups[transfer.group].ranks;
     if (ranks.size() > 1) {
-      const Cut cut = cut_of(transfer, static_cast<std::uint32_t>(ranks.size()), algorithm_, 1.0);
-      open.steps = steps_of(transfer, ranks, cut);
+      const FlowPlan plan =
+          flow_plan_of(transfer, static_cast<std::uint32_t>(ranks.size()), algorithm_, 1.0);
+      open.steps = steps_of(transfer, ranks, plan);
     }
   }
   for (const Step& step : open.steps) {
     for (const StepFlow& flow : step.flows) {
       if (flow.from >= topology_.hosts() || flow.to >= topology_.hosts()) {
-        return base::invalid_argument(fmt::format("a flow from rank {} to rank {}, of {} hosts",
-                                                  flow.from, flow.to, topology_.hosts()));
+        return base::invalid_argument(
+            fmt::format("a flow from rank {} to rank {}: the network has {} hosts", flow.from,
+                        flow.to, topology_.hosts()));
       }
     }
     open.left += step.flows.size();
   }
   if (open.left == 0) {
-    ended_.push_back(transfer.meeting);
+    ended_.push_back(transfer.match);
     return {};
   }
   const std::vector<StepFlow> first = open.steps[0].flows;
-  open_.emplace(transfer.meeting, std::move(open));
-  start_flows(transfer.meeting, first);
+  open_.emplace(transfer.match, std::move(open));
+  start_flows(transfer.match, first);
   return {};
 }
 
-void PacketModel::start_flows(MeetingIndex meeting, const std::vector<StepFlow>& flows) {
+void PacketModel::start_flows(MatchIndex match, const std::vector<StepFlow>& flows) {
   for (const StepFlow& planned : flows) {
     // Each part of a long flow counts as a flow; only the last one releases the next step.
-    const std::uint64_t parts = (planned.bytes + kMostFlowBytes - 1) / kMostFlowBytes;
-    open_[meeting].left += parts - 1;
+    const std::uint64_t parts = (planned.bytes + kMaxFlowBytes - 1) / kMaxFlowBytes;
+    open_[match].left += parts - 1;
     for (std::uint64_t part = 0; part < parts; ++part) {
       scenario::Flow flow = scenario_.jobs.front().pattern.flow;
       flow.id = next_flow_++;
       flow.from = planned.from;
       flow.to = planned.to;
-      flow.bytes = std::min(kMostFlowBytes, planned.bytes - part * kMostFlowBytes);
+      flow.bytes = std::min(kMaxFlowBytes, planned.bytes - part * kMaxFlowBytes);
       flow.message.source = static_cast<std::uint16_t>(planned.from);
       flow.message.phase = wire::Phase::kPointToPoint;
       flow.message.operation = flow.id;
-      flows_[flow.id] = {meeting, part + 1 == parts ? planned.next : kNoStep};
+      flows_[flow.id] = {match, part + 1 == parts ? planned.next : kNoStep};
       network_->start_flow(flow, 0);
     }
   }
@@ -246,24 +248,24 @@ void PacketModel::start_flows(MeetingIndex meeting, const std::vector<StepFlow>&
 void PacketModel::on_flow_end(const sim::FlowResult& result, base::Instant /*now*/) {
   const auto found = flows_.find(result.id);
   if (found == flows_.end()) {
-    return;  // reported twice
+    return;  // reported before
   }
   const OpenFlow flow = found->second;
   flows_.erase(found);
   failed_flows_ += result.end == sim::FlowEnd::kDone ? 0 : 1;
-  OpenTransfer& open = open_.at(flow.meeting);
+  OpenTransfer& open = open_.at(flow.match);
   if (flow.next != kNoStep && --open.steps[flow.next].waits_for == 0) {
     const std::vector<StepFlow> flows = std::move(open.steps[flow.next].flows);
-    start_flows(flow.meeting, flows);
+    start_flows(flow.match, flows);
   }
-  if (--open_.at(flow.meeting).left == 0) {
-    open_.erase(flow.meeting);
-    ended_.push_back(flow.meeting);
+  if (--open_.at(flow.match).left == 0) {
+    open_.erase(flow.match);
+    ended_.push_back(flow.match);
     has_ended_ = true;
   }
 }
 
-base::Instant PacketModel::advance(base::Instant limit, std::vector<MeetingIndex>& ended) {
+base::Instant PacketModel::advance(base::Instant limit, std::vector<MatchIndex>& ended) {
   has_ended_ = !ended_.empty();
   base::Instant now = network_->now();
   if (!has_ended_) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulate/simulate/timeline_page.h"
+#include "emulate/simulate/graph_run.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "tools/plot/svg_chart.h"
 
@@ -14,8 +13,8 @@ namespace {
 constexpr double kWidth = 1400.0;
 constexpr double kLeft = 70.0;
 constexpr double kRow = 22.0;
-constexpr std::size_t kMostOfPath = 200;
-constexpr std::size_t kMostOfName = 60;
+constexpr std::size_t kMaxPathRows = 200;
+constexpr std::size_t kMaxNameBytes = 60;
 
 struct Bar {
   NodePlace place;
@@ -89,7 +88,7 @@ std::string svg_of_bars(const World& world, const GraphRunResult& result,
 std::string path_table(const World& world, const GraphRunResult& result,
                        const std::vector<NodePlace>& path) {
   std::string rows;
-  for (std::size_t i = 0; i < std::min(path.size(), kMostOfPath); ++i) {
+  for (std::size_t i = 0; i < std::min(path.size(), kMaxPathRows); ++i) {
     const NodeTimes& times = result.times[path[i].rank][path[i].node];
     rows +=
         fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td></tr>\n",
@@ -101,11 +100,31 @@ std::string path_table(const World& world, const GraphRunResult& result,
   return fmt::format(
       "<h2>Critical path: {} nodes{}</h2>\n<table><tr><th>rank</th><th>node</th><th>what</th>"
       "<th>began, us</th><th>took, us</th></tr>\n{}</table>\n",
-      path.size(), path.size() > kMostOfPath ? fmt::format(", the first {}", kMostOfPath) : "",
+      path.size(), path.size() > kMaxPathRows ? fmt::format(", the first {}", kMaxPathRows) : "",
       rows);
 }
 
 }  // namespace
+
+std::vector<NodePlace> critical_path(const GraphRunResult& result) {
+  std::vector<NodePlace> path;
+  NodePlace at = kNowhere;
+  base::Instant latest{};
+  for (std::uint32_t rank = 0; rank < result.times.size(); ++rank) {
+    for (NodeIndex node = 0; node < result.times[rank].size(); ++node) {
+      if (result.times[rank][node].ended > latest || at.rank == kNowhere.rank) {
+        latest = result.times[rank][node].ended;
+        at = {rank, node};
+      }
+    }
+  }
+  while (at.rank != kNowhere.rank) {
+    path.push_back(at);
+    at = result.times[at.rank][at.node].after;
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
 
 std::string node_text(const World& world, NodePlace place) {
   const RankGraph& rank = world.ranks[place.rank];
@@ -117,7 +136,7 @@ std::string node_text(const World& world, NodePlace place) {
     text += fmt::format(" of {} bytes", node.bytes);
   }
   if (!rank.names.empty() && !rank.names[place.node].empty()) {
-    text += fmt::format(" '{}'", rank.names[place.node].substr(0, kMostOfName));
+    text += fmt::format(" '{}'", rank.names[place.node].substr(0, kMaxNameBytes));
   }
   return text;
 }

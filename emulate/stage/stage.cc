@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/random.h"
-#include "emulate/trace/meetings.h"
+#include "emulate/trace/graph.h"
 
 namespace spillway::emulate {
 namespace {
@@ -95,7 +95,7 @@ base::Result<std::uint32_t> Stage::group(const std::string& name,
   std::set_intersection(ranks.begin(), ranks.end(), config_.real.begin(), config_.real.end(),
                         std::back_inserter(made.real));
   made.ranks = std::move(ranks);
-  for (const auto& [rank, how] : left_) {
+  for (const auto& [rank, how] : departed_) {
     if (is_among(made.real, rank)) {
       made.broken = {base::StatusCode::kPeerFailed,
                      fmt::format("{}: rank {} {}", group_text(name), rank, how)};
@@ -116,10 +116,10 @@ base::Status Stage::check(std::uint32_t rank, std::uint32_t group) const {
   return groups_[group].broken;
 }
 
-void Stage::answer(std::uint32_t rank, std::uint64_t ticket, const base::Status& status,
-                   base::Instant end) {
+void Stage::reply(std::uint32_t rank, std::uint64_t ticket, const base::Status& status,
+                  base::Instant end) {
   totals_.failures += status.ok() ? 0 : 1;
-  answers_.push_back({rank, ticket, status, end});
+  replies_.push_back({rank, ticket, status, end});
 }
 
 // ------------------------------------------------------------------ collectives
@@ -131,7 +131,7 @@ void Stage::call(std::uint32_t rank, std::uint32_t index, const StageCall& call)
         base::invalid_argument(fmt::format("{}: its size or root cannot be", call_text(call)));
   }
   if (!refused.ok()) {
-    answer(rank, call.ticket, refused);
+    reply(rank, call.ticket, refused);
     return;
   }
   if (rank == config_.real.front()) {
@@ -139,32 +139,33 @@ void Stage::call(std::uint32_t rank, std::uint32_t index, const StageCall& call)
   }
   Group& group = groups_[index];
   const std::uint64_t sequence = group.called[rank]++;
-  Meeting& meeting = group.open[sequence];
+  PendingCollective& pending = group.open[sequence];
   const base::Instant expires = call.at + call.patience.value_or(config_.patience);
-  meeting.expires = meeting.came.empty() ? expires : std::min(meeting.expires, expires);
-  meeting.came.push_back({rank, call});
+  pending.expires = pending.arrived.empty() ? expires : std::min(pending.expires, expires);
+  pending.arrived.push_back({rank, call});
   ++open_;
-  if (!agree(meeting.came.front().call, call)) {
-    const Came& first = meeting.came.front();
+  if (!agree(pending.arrived.front().call, call)) {
+    const Arrival& first = pending.arrived.front();
     break_group(group, {base::StatusCode::kMismatch,
                         fmt::format("collective {} of {}: rank {} calls {}, rank {} calls {}",
                                     sequence, group_text(group.name), first.rank,
                                     call_text(first.call), rank, call_text(call))});
-  } else if (meeting.came.size() == group.real.size()) {
-    const Meeting complete_one = std::move(meeting);
+  } else if (pending.arrived.size() == group.real.size()) {
+    const PendingCollective complete_one = std::move(pending);
     group.open.erase(sequence);
-    open_ -= complete_one.came.size();
+    open_ -= complete_one.arrived.size();
     complete(index, sequence, complete_one);
   }
 }
 
-void Stage::complete(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting) {
+void Stage::complete(std::uint32_t index, std::uint64_t sequence,
+                     const PendingCollective& pending) {
   Group& group = groups_[index];
-  StageCall call = meeting.came.front().call;
-  for (const Came& came : meeting.came) {
-    call.bytes = std::max(call.bytes, came.call.bytes);
+  StageCall call = pending.arrived.front().call;
+  for (const Arrival& arrived : pending.arrived) {
+    call.bytes = std::max(call.bytes, arrived.call.bytes);
   }
-  const base::Instant latest = latest_arrival(index, sequence, meeting);
+  const base::Instant latest = latest_arrival(index, sequence, pending);
   base::Result<base::Duration> duration = base::Duration();
   if (group.ranks.size() > 1) {
     duration = durations_.collective(
@@ -174,8 +175,8 @@ void Stage::complete(std::uint32_t index, std::uint64_t sequence, const Meeting&
     const base::Status why(duration.status().code(),
                            fmt::format("collective {} of {}: {}", sequence, group_text(group.name),
                                        duration.status().message()));
-    for (const Came& came : meeting.came) {
-      answer(came.rank, came.call.ticket, why);
+    for (const Arrival& arrived : pending.arrived) {
+      reply(arrived.rank, arrived.call.ticket, why);
     }
     break_group(group, why);
     return;
@@ -184,8 +185,8 @@ void Stage::complete(std::uint32_t index, std::uint64_t sequence, const Meeting&
   ++totals_.collectives;
   totals_.duration += *duration;
   note(group, call);
-  for (const Came& came : meeting.came) {
-    answer(came.rank, came.call.ticket, {}, group.free);
+  for (const Arrival& arrived : pending.arrived) {
+    reply(arrived.rank, arrived.call.ticket, {}, group.free);
   }
 }
 
@@ -214,32 +215,32 @@ void Stage::note(const Group& group, const StageCall& call) {
 }
 
 base::Instant Stage::latest_arrival(std::uint32_t index, std::uint64_t sequence,
-                                    const Meeting& meeting) {
+                                    const PendingCollective& pending) {
   Group& group = groups_[index];
   std::vector<base::Instant> arrivals;
-  for (const Came& came : meeting.came) {
-    arrivals.push_back(came.call.at);
+  for (const Arrival& arrived : pending.arrived) {
+    arrivals.push_back(arrived.call.at);
   }
   const base::Instant last_real = *std::max_element(arrivals.begin(), arrivals.end());
-  const StageCall& call = meeting.came.front().call;
-  const bool is_known = group.habits.contains({call.kind, call.bytes});
-  // Beyond the limit, all sizes of a kind share one habit.
-  Habit& habit = group.habits[{
-      call.kind, is_known || group.habits.size() < kMaxHabits ? call.bytes : UINT64_MAX}];
-  const base::Instant mean = habit.spread.learn(arrivals);
+  const StageCall& call = pending.arrived.front().call;
+  const bool is_known = group.histories.contains({call.kind, call.bytes});
+  // Beyond the limit, all sizes of a kind share one history.
+  CallHistory& history = group.histories[{
+      call.kind, is_known || group.histories.size() < kMaxHistories ? call.bytes : UINT64_MAX}];
+  const base::Instant mean = history.spread.learn(arrivals);
   const base::Instant latest =
-      std::max(last_real, mean + virtual_delay(index, sequence, call, habit));
+      std::max(last_real, mean + virtual_delay(index, sequence, call, history));
   totals_.waited_virtual += latest - last_real;
   return latest;
 }
 
 base::Duration Stage::virtual_delay(std::uint32_t index, std::uint64_t sequence,
-                                    const StageCall& call, Habit& habit) {
+                                    const StageCall& call, CallHistory& history) {
   const Group& group = groups_[index];
   base::Duration delay{};
   std::optional<base::Duration> traced;
   if (trace_ != nullptr) {
-    traced = trace_->behind(group.ranks, call.kind, call.bytes, habit.calls++);
+    traced = trace_->behind(group.ranks, call.kind, call.bytes, history.calls++);
   }
   if (traced) {
     delay = *traced;
@@ -247,8 +248,8 @@ base::Duration Stage::virtual_delay(std::uint32_t index, std::uint64_t sequence,
     const base::RandomBlock drawn =
         base::random_block(config_.seed, {index, static_cast<std::uint32_t>(sequence),
                                           static_cast<std::uint32_t>(sequence >> 32), 0});
-    delay = habit.spread.latest_of(group.ranks.size() - group.real.size(),
-                                   base::uniform_float(drawn[0]));
+    delay = history.spread.latest_of(group.ranks.size() - group.real.size(),
+                                     base::uniform_float(drawn[0]));
   }
   if (const std::optional<base::Duration> behind = slow_.furthest_behind(group.ranks)) {
     delay = std::max(delay, *behind);
@@ -260,33 +261,33 @@ base::Duration Stage::sending_delay(std::uint32_t from, std::uint32_t to) {
   if (trace_ == nullptr) {
     return {};
   }
-  const std::uint64_t n = asked_[{from, to}]++;
+  const std::uint64_t n = requested_[{from, to}]++;
   return std::max(base::Duration(), trace_->sent_behind(from, to, n).value_or(base::Duration()));
 }
 
 void Stage::break_group(Group& group, const base::Status& why) {
   group.broken = why;
-  for (const auto& [sequence, meeting] : group.open) {
-    open_ -= meeting.came.size();
-    for (const Came& came : meeting.came) {
-      answer(came.rank, came.call.ticket, why);
+  for (const auto& [sequence, pending] : group.open) {
+    open_ -= pending.arrived.size();
+    for (const Arrival& arrived : pending.arrived) {
+      reply(arrived.rank, arrived.call.ticket, why);
     }
   }
   group.open.clear();
 }
 
-std::string Stage::who_came(const Group& group, std::uint64_t sequence,
-                            const Meeting& meeting) const {
+std::string Stage::arrivals_text(const Group& group, std::uint64_t sequence,
+                                 const PendingCollective& pending) const {
   std::vector<std::uint32_t> here;
-  for (const Came& came : meeting.came) {
-    here.push_back(came.rank);
+  for (const Arrival& arrived : pending.arrived) {
+    here.push_back(arrived.rank);
   }
   std::sort(here.begin(), here.end());
   std::vector<std::uint32_t> absent;
   std::set_difference(group.real.begin(), group.real.end(), here.begin(), here.end(),
                       std::back_inserter(absent));
-  return fmt::format("{} {} of {}: {} came, {} did not",
-                     collective_kind_name(meeting.came.front().call.kind), sequence,
+  return fmt::format("{} {} of {}: {} arrived, {} did not",
+                     collective_kind_name(pending.arrived.front().call.kind), sequence,
                      group_text(group.name), ranks_subject(here), ranks_subject(absent));
 }
 
@@ -305,7 +306,7 @@ void Stage::message(std::uint32_t rank, std::uint32_t index, const StageMessage&
                fmt::format("{} pairs of ranks with a tag are the most", kMaxChannels)};
   }
   if (!refused.ok()) {
-    answer(rank, message.ticket, refused);
+    reply(rank, message.ticket, refused);
     return;
   }
   const bool sends = message.end == StageMessage::End::kSend;
@@ -319,12 +320,12 @@ void Stage::message(std::uint32_t rank, std::uint32_t index, const StageMessage&
   const base::Result<base::Duration> duration = durations_.message(from, to, message.bytes);
   ++totals_.messages;
   if (!duration.ok()) {
-    answer(rank, message.ticket, duration.status());
+    reply(rank, message.ticket, duration.status());
     return;
   }
   const base::Instant end =
       message.at + *duration + (sends ? base::Duration() : sending_delay(from, to));
-  answer(rank, message.ticket, {}, end);
+  reply(rank, message.ticket, {}, end);
   if (sends && is_real(to)) {
     Channel& channel = channels_[key];
     channel.sent.push_back(end);
@@ -334,12 +335,12 @@ void Stage::message(std::uint32_t rank, std::uint32_t index, const StageMessage&
 }
 
 void Stage::receive(const ChannelKey& key, std::uint32_t rank, const StageMessage& message) {
-  if (const auto left = left_.find(std::get<1>(key)); left != left_.end()) {
+  if (const auto left = departed_.find(std::get<1>(key)); left != departed_.end()) {
     const auto channel = channels_.find(key);
     if (channel == channels_.end() || channel->second.sent.empty()) {
-      answer(rank, message.ticket,
-             {base::StatusCode::kPeerFailed,
-              fmt::format("a message from rank {}: it {}", left->first, left->second)});
+      reply(rank, message.ticket,
+            {base::StatusCode::kPeerFailed,
+             fmt::format("a message from rank {}: it {}", left->first, left->second)});
       return;
     }
   }
@@ -352,7 +353,7 @@ void Stage::receive(const ChannelKey& key, std::uint32_t rank, const StageMessag
 void Stage::deliver(Channel& channel) {
   while (!channel.sent.empty() && !channel.asked.empty()) {
     const Receive& first = channel.asked.front();
-    answer(first.rank, first.message.ticket, {}, std::max(channel.sent.front(), first.message.at));
+    reply(first.rank, first.message.ticket, {}, std::max(channel.sent.front(), first.message.at));
     channel.sent.pop_front();
     channel.asked.pop_front();
     ++channel.received;
@@ -360,10 +361,10 @@ void Stage::deliver(Channel& channel) {
   }
 }
 
-std::string Stage::who_sent(const ChannelKey& key, const Channel& channel) const {
+std::string Stage::message_text(const ChannelKey& key, const Channel& channel) const {
   const auto& [group, from, to, tag] = key;
   return fmt::format(
-      "message {} from rank {} to rank {} with tag {} in {}: rank {} came, rank {} did not",
+      "message {} from rank {} to rank {} with tag {} in {}: rank {} arrived, rank {} did not",
       channel.received, from, to, tag, group_text(groups_[group].name), to, from);
 }
 
@@ -376,7 +377,7 @@ void Stage::waited(std::uint32_t rank, base::Instant began, base::Instant ended)
 }
 
 void Stage::leave(std::uint32_t rank, const std::string& how) {
-  if (!is_real(rank) || !left_.emplace(rank, how).second) {
+  if (!is_real(rank) || !departed_.emplace(rank, how).second) {
     return;
   }
   for (Group& group : groups_) {
@@ -386,7 +387,7 @@ void Stage::leave(std::uint32_t rank, const std::string& how) {
     const auto first = group.open.begin();
     const std::string what = first == group.open.end()
                                  ? group_text(group.name)
-                                 : who_came(group, first->first, first->second);
+                                 : arrivals_text(group, first->first, first->second);
     break_group(group,
                 {base::StatusCode::kPeerFailed, fmt::format("{}: rank {} {}", what, rank, how)});
   }
@@ -399,9 +400,9 @@ void Stage::fail_receives_from(std::uint32_t rank, const std::string& how) {
       continue;
     }
     for (const Receive& asked : channel.asked) {
-      answer(asked.rank, asked.message.ticket,
-             {base::StatusCode::kPeerFailed,
-              fmt::format("{}: rank {} {}", who_sent(key, channel), rank, how)});
+      reply(asked.rank, asked.message.ticket,
+            {base::StatusCode::kPeerFailed,
+             fmt::format("{}: rank {} {}", message_text(key, channel), rank, how)});
     }
     open_ -= channel.asked.size();
     channel.asked.clear();
@@ -419,10 +420,11 @@ base::Instant Stage::expire_collectives(base::Instant now) {
     const auto late = std::find_if(group.open.begin(), group.open.end(),
                                    [now](const auto& each) { return each.second.expires <= now; });
     if (late != group.open.end()) {
-      break_group(group, {base::StatusCode::kTimedOut, who_came(group, late->first, late->second)});
+      break_group(group,
+                  {base::StatusCode::kTimedOut, arrivals_text(group, late->first, late->second)});
     }
-    for (const auto& [sequence, meeting] : group.open) {
-      next = std::min(next, meeting.expires);
+    for (const auto& [sequence, pending] : group.open) {
+      next = std::min(next, pending.expires);
     }
   }
   return next;
@@ -433,7 +435,8 @@ base::Instant Stage::expire_receives(base::Instant now) {
   for (auto& [key, channel] : channels_) {
     while (!channel.asked.empty() && channel.asked.front().expires <= now) {
       const Receive& late = channel.asked.front();
-      answer(late.rank, late.message.ticket, {base::StatusCode::kTimedOut, who_sent(key, channel)});
+      reply(late.rank, late.message.ticket,
+            {base::StatusCode::kTimedOut, message_text(key, channel)});
       channel.asked.pop_front();
       --open_;
     }

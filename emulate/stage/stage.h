@@ -18,7 +18,7 @@
 // The error names the group, the sequence, the ranks that arrived and those that did not.
 //
 // Pure: time comes from the calls; one thread. Limits: kMaxGroups, kMaxOpen waiting calls,
-// kMaxChannels, and kMaxHabits sizes per group whose arrivals are learned separately.
+// kMaxChannels, and kMaxHistories sizes per group whose arrivals are learned separately.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,8 @@
 
 #include "base/status.h"
 #include "base/units.h"
+#include "emulate/stage/arrivals.h"
 #include "emulate/stage/stage_durations.h"
-#include "emulate/stage/trace_arrivals.h"
-#include "emulate/stage/virtual_arrivals.h"
 
 namespace spillway::emulate {
 
@@ -50,7 +49,7 @@ struct StageConfig {
 base::Status validate_stage(const StageConfig& config);
 
 struct StageCall {
-  std::uint64_t ticket = 0;  // chosen by the caller, repeated in the answer
+  std::uint64_t ticket = 0;  // chosen by the caller, repeated in the reply
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::uint64_t bytes = 0;
   std::uint32_t root = 0;  // a rank of the world
@@ -69,7 +68,7 @@ struct StageMessage {
   base::Instant at;
 };
 
-struct StageAnswer {
+struct StageReply {
   std::uint32_t rank = 0;
   std::uint64_t ticket = 0;
   base::Status status;
@@ -94,7 +93,7 @@ class Stage {
  public:
   static constexpr std::size_t kMaxGroups = 65'536;
   static constexpr std::size_t kMaxOpen = 1'000'000;
-  static constexpr std::size_t kMaxHabits = 4096;
+  static constexpr std::size_t kMaxHistories = 4096;
   static constexpr std::size_t kMaxChannels = 1'000'000;  // keys of group, ends and tag
 
   // The config must be valid. `durations` and `trace`, which may be null, must outlive it.
@@ -113,21 +112,21 @@ class Stage {
   std::optional<base::Instant> expire(base::Instant now);
 
   bool is_real(std::uint32_t rank) const;
-  std::vector<StageAnswer> take_answers() { return std::exchange(answers_, {}); }
+  std::vector<StageReply> take_replies() { return std::exchange(replies_, {}); }
   const StageTotals& totals() const { return totals_; }
   const StageConfig& config() const { return config_; }
 
  private:
-  struct Came {
+  struct Arrival {
     std::uint32_t rank = 0;
     StageCall call;
   };
-  struct Meeting {
-    std::vector<Came> came;
+  struct PendingCollective {
+    std::vector<Arrival> arrived;
     base::Instant expires;
   };
   // How often collectives of a kind and size were called, and how far apart ranks arrive.
-  struct Habit {
+  struct CallHistory {
     std::uint64_t calls = 0;
     SpreadProfile spread;
   };
@@ -135,9 +134,9 @@ class Stage {
     std::string name;
     std::vector<std::uint32_t> ranks;
     std::vector<std::uint32_t> real;
-    std::map<std::uint32_t, std::uint64_t> called;                     // by rank
-    std::map<std::uint64_t, Meeting> open;                             // by sequence
-    std::map<std::pair<CollectiveKind, std::uint64_t>, Habit> habits;  // by kind and bytes
+    std::map<std::uint32_t, std::uint64_t> called;                              // by rank
+    std::map<std::uint64_t, PendingCollective> open;                            // by sequence
+    std::map<std::pair<CollectiveKind, std::uint64_t>, CallHistory> histories;  // by kind and bytes
     base::Instant free;   // end of the latest collective
     base::Status broken;  // if not ok: the result of every call
   };
@@ -159,12 +158,13 @@ class Stage {
   };
 
   base::Status check(std::uint32_t rank, std::uint32_t group) const;
-  void complete(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
-  base::Instant latest_arrival(std::uint32_t index, std::uint64_t sequence, const Meeting& meeting);
+  void complete(std::uint32_t index, std::uint64_t sequence, const PendingCollective& pending);
+  base::Instant latest_arrival(std::uint32_t index, std::uint64_t sequence,
+                               const PendingCollective& pending);
   void note(const Group& group, const StageCall& call);
   // How long after the mean of the real members the last virtual one arrives.
   base::Duration virtual_delay(std::uint32_t index, std::uint64_t sequence, const StageCall& call,
-                               Habit& habit);
+                               CallHistory& history);
   // For a message from a virtual rank.
   base::Duration sending_delay(std::uint32_t from, std::uint32_t to);
   // Ends all waiting calls of the group and every later one.
@@ -174,23 +174,24 @@ class Stage {
   void fail_receives_from(std::uint32_t rank, const std::string& how);
   void receive(const ChannelKey& key, std::uint32_t rank, const StageMessage& message);
   void deliver(Channel& channel);
-  std::string who_came(const Group& group, std::uint64_t sequence, const Meeting& meeting) const;
-  std::string who_sent(const ChannelKey& key, const Channel& channel) const;
-  void answer(std::uint32_t rank, std::uint64_t ticket, const base::Status& status,
-              base::Instant end = {});
+  std::string arrivals_text(const Group& group, std::uint64_t sequence,
+                            const PendingCollective& pending) const;
+  std::string message_text(const ChannelKey& key, const Channel& channel) const;
+  void reply(std::uint32_t rank, std::uint64_t ticket, const base::Status& status,
+             base::Instant end = {});
 
   StageConfig config_;
   StageDurations& durations_;
   const TraceArrivals* trace_;
   std::vector<Group> groups_;
   std::map<std::pair<std::string, std::vector<std::uint32_t>>, std::uint32_t> by_name_;
-  std::map<ChannelKey, Channel> channels_;                                  // group, from, to, tag
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> asked_;  // of virtual ranks
-  std::map<std::uint32_t, std::string> left_;
+  std::map<ChannelKey, Channel> channels_;  // group, from, to, tag
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> requested_;  // of virtual ranks
+  std::map<std::uint32_t, std::string> departed_;
   SlowRanks slow_;
   std::size_t open_ = 0;
   std::vector<UnderWay> under_way_;  // at the lowest real rank
-  std::vector<StageAnswer> answers_;
+  std::vector<StageReply> replies_;
   StageTotals totals_;
 };
 

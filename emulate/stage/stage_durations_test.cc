@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "emulate/simulate/simulate_testing.h"
-#include "emulate/stage/flow_durations.h"
-#include "emulate/stage/measured_durations.h"
+#include "emulate/emulate_testing.h"
+#include "emulate/stage/stage_durations.h"
 
 namespace spillway::emulate {
 namespace {
 
-TEST(SisterGroups, AreTheOtherGroupsOfTheSameDivision) {
+TEST(SiblingGroups, AreTheOtherGroupsOfTheSameDivision) {
   const std::vector<std::uint32_t> tensor = {2, 3};
-  EXPECT_EQ(sister_groups(tensor, 8).size(), 4U);
-  EXPECT_EQ(sister_groups(tensor, 8).front(), tensor);
+  EXPECT_EQ(sibling_groups(tensor, 8).size(), 4U);
+  EXPECT_EQ(sibling_groups(tensor, 8).front(), tensor);
   const std::vector<std::uint32_t> data = {1, 3, 5, 7};
-  EXPECT_EQ(sister_groups(data, 8),
+  EXPECT_EQ(sibling_groups(data, 8),
             (std::vector<std::vector<std::uint32_t>>{{1, 3, 5, 7}, {0, 2, 4, 6}}));
-  EXPECT_EQ(sister_groups({5, 7}, 16).size(), 8U);
+  EXPECT_EQ(sibling_groups({5, 7}, 16).size(), 8U);
 }
 
-TEST(SisterGroups, IrregularGroupsHaveNone) {
-  EXPECT_EQ(sister_groups({0, 1, 3}, 8).size(), 1U);
-  EXPECT_EQ(sister_groups({1, 2}, 8).size(), 1U);     // no division has a group that begins there
-  EXPECT_EQ(sister_groups({0, 1, 2}, 8).size(), 1U);  // 8 is not a multiple
+TEST(SiblingGroups, IrregularGroupsHaveNone) {
+  EXPECT_EQ(sibling_groups({0, 1, 3}, 8).size(), 1U);
+  EXPECT_EQ(sibling_groups({1, 2}, 8).size(), 1U);     // no division has a group that begins there
+  EXPECT_EQ(sibling_groups({0, 1, 2}, 8).size(), 1U);  // 8 is not a multiple
 }
 
 FlowDurations durations_on(const std::string& network, std::uint32_t world) {
@@ -34,8 +33,8 @@ TEST(FlowDurations, SistersOfADivisionSlowEachOtherDown) {
   const std::string network =
       "topology leaf-spine hosts=16 leaves=4 spines=1 rate=10gbit uplink-rate=10gbit\n";
   FlowDurations durations = durations_on(network, 16);
-  const std::vector<std::uint32_t> apart = {0, 4, 8, 12};    // with three sisters over the spine
-  const std::vector<std::uint32_t> odd = {0, 4, 8, 13};      // without sisters
+  const std::vector<std::uint32_t> apart = {0, 4, 8, 12};    // with three siblings over the spine
+  const std::vector<std::uint32_t> odd = {0, 4, 8, 13};      // without siblings
   const std::vector<std::uint32_t> together = {0, 1, 2, 3};  // inside a leaf
   const auto of = [&durations](const std::vector<std::uint32_t>& ranks) {
     return *durations.collective({ranks, CollectiveKind::kAllReduce, 1 << 20, 0});

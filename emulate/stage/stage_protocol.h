@@ -19,21 +19,26 @@
 // Pure; one thread. Limits: kMaxLineBytes, kMaxGroupNumber.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/clock.h"
 #include "base/status.h"
 #include "emulate/stage/stage.h"
+#include "net/system_call.h"
 
 namespace spillway::emulate {
 
-// What a real rank reports when it leaves.
+// A real rank's report when it leaves.
 struct RankSummary {
   std::uint64_t waits = 0;
   double late_p50_us = 0.0;  // of waits that the clock ended
@@ -42,8 +47,8 @@ struct RankSummary {
   std::uint64_t reads = 0;  // places where the script read data that depends on virtual ranks
 };
 
-// What a real rank is told when it enters.
-struct StageTerms {
+// The stage's answer when a real rank enters.
+struct StageSettings {
   bool is_strict = false;  // reading data that depends on virtual ranks is an error
   // Memory that a real rank holds in place of what the library would hold for virtual ranks.
   std::uint64_t memory_bytes = 0;
@@ -56,7 +61,7 @@ class StageProtocol {
   static constexpr std::uint32_t kMaxGroupNumber = 65'535;
 
   // The stage must outlive it.
-  StageProtocol(Stage& stage, const StageTerms& terms) : stage_(stage), terms_(terms) {}
+  StageProtocol(Stage& stage, const StageSettings& settings) : stage_(stage), settings_(settings) {}
 
   // Handles a line without its end. If not ok, the caller hangs up; the error is among
   // take_lines().
@@ -65,30 +70,85 @@ class StageProtocol {
   // Lines to be sent, in order, each with its end.
   std::vector<std::pair<Connection, std::string>> take_lines();
 
-  const StageTerms& terms() const { return terms_; }
+  const StageSettings& settings() const { return settings_; }
   const std::map<std::uint32_t, RankSummary>& summaries() const { return summaries_; }
   bool has_entered(std::uint32_t rank) const { return connections_.contains(rank); }
 
  private:
-  struct Member {
+  struct ConnectedRank {
     std::uint32_t rank = 0;
     std::map<std::uint32_t, std::uint32_t> groups;  // by the caller's number
   };
 
-  base::Status act(Connection from, const nlohmann::json& said);
-  base::Status enter(Connection from, const nlohmann::json& said);
-  base::Status make_group(Member& member, const nlohmann::json& said);
-  base::Status call(Member& member, const nlohmann::json& said);
-  base::Status message(Member& member, const nlohmann::json& said, StageMessage::End end);
-  base::Status waited(const Member& member, const nlohmann::json& said);
-  void leave(Connection from, const nlohmann::json& said);
+  base::Status dispatch(Connection from, const nlohmann::json& fields);
+  base::Status enter(Connection from, const nlohmann::json& fields);
+  base::Status make_group(ConnectedRank& caller, const nlohmann::json& fields);
+  base::Status call(ConnectedRank& caller, const nlohmann::json& fields);
+  base::Status message(ConnectedRank& caller, const nlohmann::json& fields, StageMessage::End end);
+  base::Status waited(const ConnectedRank& caller, const nlohmann::json& fields);
+  void leave(Connection from, const nlohmann::json& fields);
 
   Stage& stage_;
-  StageTerms terms_;
-  std::map<Connection, Member> members_;
+  StageSettings settings_;
+  std::map<Connection, ConnectedRank> ranks_;
   std::map<std::uint32_t, Connection> connections_;  // by rank, of all that entered
   std::map<std::uint32_t, RankSummary> summaries_;
   std::vector<std::pair<Connection, std::string>> lines_;
 };
+
+// The socket of a staged world: a Unix socket at which real ranks, in any network namespace, report
+// their calls (stage_protocol.h). The server's own thread serves all ranks and owns the stage.
+// Destroying the server ends the thread and removes the socket.
+//
+// Limits: kMaxConnections. A rank that leaves kMaxUnsent bytes unread is disconnected.
+
+class StageServer {
+ public:
+  static constexpr std::size_t kMaxConnections = 1024;
+  static constexpr std::size_t kMaxUnsent = 16 << 20;
+
+  // `path` must not exist yet. Only the server may use the protocol and the stage while it exists,
+  // and both must outlive it.
+  static base::Result<std::unique_ptr<StageServer>> start(const std::string& path,
+                                                          StageProtocol& protocol, Stage& stage);
+  ~StageServer();
+  StageServer(const StageServer&) = delete;
+  StageServer& operator=(const StageServer&) = delete;
+
+ private:
+  struct Peer {
+    net::UniqueFd fd;
+    std::string received;  // of an unfinished line
+    std::string unsent;
+    bool is_ending = false;  // ends once everything is sent
+  };
+
+  StageServer(std::string path, net::UniqueFd listener, net::UniqueFd stop, StageProtocol& protocol,
+              Stage& stage);
+  void serve();
+  void accept_connection();
+  void read_from(StageProtocol::Connection from, Peer& peer);
+  void send_pending();
+  static void send_some(Peer& peer);
+  void drop_ended();
+  int milliseconds_to(std::optional<base::Instant> next) const;
+
+  std::string path_;
+  net::UniqueFd listener_;
+  net::UniqueFd stop_;
+  StageProtocol& protocol_;
+  Stage& stage_;
+  base::MonotonicClock clock_;
+  std::map<StageProtocol::Connection, Peer> peers_;
+  StageProtocol::Connection next_connection_ = 1;
+  std::thread thread_;
+};
+
+// A stage's description of its world, for processes that will become its real ranks.
+struct StagedWorld {
+  std::uint32_t world = 0;
+  std::vector<std::uint32_t> real;
+};
+base::Result<StagedWorld> query_stage(const std::string& path, base::Duration patience);
 
 }  // namespace spillway::emulate

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulate/trace/chakra.h"
+#include "emulate/trace/reader.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,9 +9,8 @@
 #include <fstream>
 #include <string>
 
-#include "emulate/trace/reader.h"
-#include "emulate/trace/trace_testing.h"
-#include "observe/chakra/proto.h"
+#include "emulate/emulate_testing.h"
+#include "observe/chakra.h"
 
 namespace spillway::emulate {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulate/trace/json_traces.h"
+#include "emulate/trace/reader.h"
 
 #include <fmt/format.h>
 
@@ -8,14 +8,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "emulate/trace/chakra.h"
-
 namespace spillway::emulate {
 namespace {
 
 using nlohmann::json;
 
-// ------------------------------------------------------------------ values in any spelling
+// ------------------------------------------------------------------ JSON values
 
 std::optional<std::int64_t> integer_in(const json& value) {
   if (value.is_number_unsigned()) {
@@ -150,7 +148,7 @@ std::uint64_t element_bytes(const std::string& type) {
   return type == "Byte" || type == "Char" || type == "Bool" ? 1 : 4;
 }
 
-// Returns the first string among the input values, at any depth (files use two).
+// Returns the first string group_kind the input values, at any depth (files use two).
 std::string first_input_text(const json& object) {
   const auto inputs = object.find("inputs");
   if (inputs == object.end()) {
@@ -174,11 +172,11 @@ class JsonTraceReader {
  public:
   explicit JsonTraceReader(NodeSink& sink) : sink_(sink) {}
 
-  // nlohmann's callback; returning false drops the parsed value.
+  // The callback of nlohmann's parser. Returning false drops the parsed value.
   bool take(int depth, json::parse_event_t event, json& parsed) {
     if (status_.ok() && ++events_ > kMaxNodeEvents) {
       status_ = {base::StatusCode::kLimitExceeded,
-                 fmt::format("a node, or what stands before one, of more than {} JSON values",
+                 fmt::format("a node, or the text before a node, has more than {} JSON values",
                              kMaxNodeEvents)};
     }
     if (!status_.ok()) {
@@ -206,7 +204,7 @@ class JsonTraceReader {
   base::Status finish() {
     if (status_.ok() && kind_ == JsonKind::kUnknown) {
       return {base::StatusCode::kMalformed,
-              "JSON without a member 'workload_graph' (Chakra) or 'nodes' (PyTorch)"};
+              "the JSON text has no member 'workload_graph' (Chakra) or 'nodes' (PyTorch)"};
     }
     begin();
     return status_;
@@ -233,13 +231,13 @@ class JsonTraceReader {
     if (!begun_ && node_.name.starts_with("## process_group:init")) {
       info_.groups = parse_process_groups(first_input_text(object));
     } else if (!begun_ && in_ == JsonKind::kPytorch && node_.kind != NodeKind::kCollective &&
-               held_.size() < kMostHeld) {
+               held_.size() < kMaxHeld) {
       held_.push_back(node_);  // groups follow the first few nodes
       return;
     }
-    hand_out();
+    emit();
   }
-  void hand_out() {
+  void emit() {
     begin();
     for (const Node& node : held_) {
       if (status_.ok()) {
@@ -252,10 +250,10 @@ class JsonTraceReader {
     }
   }
   void read_call(const json& object);
-  void read_communication(const json& object, const std::string& what);
+  void read_communication(const json& object, const std::string& operation);
 
-  static constexpr std::size_t kMostHeld = 64;
-  // The parser keeps what it has parsed of a node, at up to 100 bytes per value.
+  static constexpr std::size_t kMaxHeld = 64;
+  // The parser keeps a node until its end, at up to 100 bytes per value.
   static constexpr std::size_t kMaxNodeEvents = std::size_t{4} << 20;
 
   NodeSink& sink_;
@@ -282,19 +280,19 @@ void JsonTraceReader::read_call(const json& object) {
   node_.duration = duration_of(exclusive ? exclusive : integer_attribute(object, "dur"));
   node_.kind = node_.name.starts_with("[") || node_.name.starts_with("##") ? NodeKind::kOther
                                                                            : NodeKind::kCompute;
-  const std::string what = text_attribute(object, "collective_name");
-  if (node_.name == "record_param_comms" && !what.empty()) {
-    read_communication(object, what);
+  const std::string operation = text_attribute(object, "collective_name");
+  if (node_.name == "record_param_comms" && !operation.empty()) {
+    read_communication(object, operation);
   }
 }
 
-void JsonTraceReader::read_communication(const json& object, const std::string& what) {
-  node_.collective = parse_collective_kind(what);
+void JsonTraceReader::read_communication(const json& object, const std::string& operation) {
+  node_.collective = parse_collective_kind(operation);
   if (node_.collective) {
     node_.kind = NodeKind::kCollective;
-  } else if (what == "send" || what == "recv") {
-    node_.kind = what == "send" ? NodeKind::kSend : NodeKind::kReceive;
-    const auto peer = integer_attribute(object, what == "send" ? "dst_rank" : "src_rank");
+  } else if (operation == "send" || operation == "recv") {
+    node_.kind = operation == "send" ? NodeKind::kSend : NodeKind::kReceive;
+    const auto peer = integer_attribute(object, operation == "send" ? "dst_rank" : "src_rank");
     if (peer && *peer >= 0 && *peer < kMaxTraceRanks) {
       node_.peer = static_cast<std::uint32_t>(*peer);
     }
@@ -329,7 +327,7 @@ base::Status read_json_trace(std::string_view text, NodeSink& sink) {
       false);
   const base::Status status = reader.finish();
   if (status.ok() && parsed.is_discarded()) {
-    return {base::StatusCode::kMalformed, "not JSON, or JSON that ends early"};
+    return {base::StatusCode::kMalformed, "the text is not JSON, or it ends early"};
   }
   return status;
 }

@@ -7,12 +7,12 @@
 #include <array>
 #include <unordered_map>
 
-#include "emulate/trace/meetings.h"
+#include "emulate/trace/graph.h"
 
 namespace spillway::emulate {
 namespace {
 
-constexpr std::size_t kMostNamedInCycle = 12;
+constexpr std::size_t kMaxNamedInCycle = 12;
 
 struct KindRow {
   const char* name;
@@ -33,7 +33,7 @@ constexpr std::array<KindRow, kFindingKinds> kKindRows = {{
 
 class Linter {
  public:
-  explicit Linter(const World& world) : world_(world), meetings_(world) {}
+  explicit Linter(const World& world) : world_(world), matches_(world) {}
 
   LintReport run();
 
@@ -41,19 +41,19 @@ class Linter {
   void add(FindingKind kind, const std::string& file, std::optional<std::uint64_t> node,
            std::string text);
   void add_several(FindingKind kind, const RankGraph& graph, std::uint64_t count,
-                   const std::vector<RankGraph::Oddity>& first, const char* sentence);
-  void look_at_ids(const RankGraph& graph);
-  void look_at_cycles(const RankGraph& graph);
-  void name_cycle(const RankGraph& graph, const std::vector<std::uint32_t>& left);
-  void look_at_nodes(const RankGraph& graph);
-  void look_at_groups();
-  void look_at_calls();
-  void look_at_messages();
-  void look_for_what_cannot_run();
-  void look_at_missing_ranks();
+                   const std::vector<RankGraph::Anomaly>& first, const char* sentence);
+  void check_ids(const RankGraph& graph);
+  void check_cycles(const RankGraph& graph);
+  void report_cycle(const RankGraph& graph, const std::vector<std::uint32_t>& left);
+  void check_nodes(const RankGraph& graph);
+  void check_groups();
+  void check_calls();
+  void check_messages();
+  void check_blocked();
+  void check_missing_ranks();
 
   const World& world_;
-  const Meetings meetings_;
+  const Matches matches_;
   LintReport report_;
 };
 
@@ -65,30 +65,30 @@ void Linter::add(FindingKind kind, const std::string& file, std::optional<std::u
 }
 
 void Linter::add_several(FindingKind kind, const RankGraph& graph, std::uint64_t count,
-                         const std::vector<RankGraph::Oddity>& first, const char* sentence) {
-  for (const RankGraph::Oddity& oddity : first) {
-    add(kind, graph.source, oddity.node, fmt::format(fmt::runtime(sentence), oddity.names));
+                         const std::vector<RankGraph::Anomaly>& first, const char* sentence) {
+  for (const RankGraph::Anomaly& anomaly : first) {
+    add(kind, graph.source, anomaly.node, fmt::format(fmt::runtime(sentence), anomaly.refers_to));
   }
   report_.counts[static_cast<std::size_t>(kind)] += count - first.size();
 }
 
-void Linter::look_at_ids(const RankGraph& graph) {
+void Linter::check_ids(const RankGraph& graph) {
   add_several(FindingKind::kDuplicateId, graph, graph.duplicates, graph.first_duplicates,
-              "id {} is there more than once; the first is meant");
+              "id {} is used more than once and refers to the first node");
   add_several(FindingKind::kDanglingDependency, graph, graph.dangling, graph.first_dangling,
-              "depends on {}, which is no node of this file");
+              "depends on {}, which is not a node of this file");
   add_several(FindingKind::kDependsOnItself, graph, graph.own, graph.first_own,
               "depends on itself, {}");
   if (graph.control_dangling > 0 || graph.control_own > 0) {
     add(FindingKind::kControl, graph.source, std::nullopt,
-        fmt::format("{} control dependencies name no node and {} their own node",
+        fmt::format("{} control dependencies refer to no node and {} to their own node",
                     graph.control_dangling, graph.control_own));
   }
 }
 
-// Removes nodes without open dependencies until none is left. The rest are on a cycle or depend on
-// one.
-void Linter::look_at_cycles(const RankGraph& graph) {
+// Removes nodes without open dependencies until none is left. All remaining nodes are on a cycle or
+// depend on one.
+void Linter::check_cycles(const RankGraph& graph) {
   const Dependents dependents(graph);
   std::vector<std::uint32_t> left = dependency_counts(graph);
   std::vector<NodeIndex> ready;
@@ -109,12 +109,12 @@ void Linter::look_at_cycles(const RankGraph& graph) {
     }
   }
   if (done < graph.nodes.size()) {
-    name_cycle(graph, left);
+    report_cycle(graph, left);
   }
 }
 
 // Walks from a remaining node, always to a remaining dependency, until a node repeats.
-void Linter::name_cycle(const RankGraph& graph, const std::vector<std::uint32_t>& left) {
+void Linter::report_cycle(const RankGraph& graph, const std::vector<std::uint32_t>& left) {
   const auto is_left = [&left](NodeIndex node) { return left[node] > 0; };
   NodeIndex node = 0;
   while (!is_left(node)) {
@@ -129,18 +129,18 @@ void Linter::name_cycle(const RankGraph& graph, const std::vector<std::uint32_t>
   }
   std::string text;
   const std::size_t begin = seen[node];
-  for (std::size_t i = begin; i < walk.size() && i - begin < kMostNamedInCycle; ++i) {
+  for (std::size_t i = begin; i < walk.size() && i - begin < kMaxNamedInCycle; ++i) {
     text += fmt::format("{} waits for ", graph.nodes[walk[i]].id);
   }
   const std::size_t length = walk.size() - begin;
-  text += length > kMostNamedInCycle ? "..." : std::to_string(graph.nodes[node].id);
+  text += length > kMaxNamedInCycle ? "..." : std::to_string(graph.nodes[node].id);
   const auto stuck = std::count_if(left.begin(), left.end(), [](std::uint32_t n) { return n > 0; });
   add(FindingKind::kCycle, graph.source, graph.nodes[node].id,
-      fmt::format("{} nodes in a circle: {}; {} nodes are in it or behind one", length, text,
-                  stuck));
+      fmt::format("{} nodes form a cycle: {}; {} nodes are in the cycle or depend on it", length,
+                  text, stuck));
 }
 
-void Linter::look_at_nodes(const RankGraph& graph) {
+void Linter::check_nodes(const RankGraph& graph) {
   for (const GraphNode& node : graph.nodes) {
     if (!node.communicates() || node.is_complete()) {
       continue;
@@ -149,18 +149,18 @@ void Linter::look_at_nodes(const RankGraph& graph) {
     if (node.kind == NodeKind::kCollective && !node.has_collective) {
       missing = "its kind";
     } else if (node.kind != NodeKind::kCollective && node.peer == kNoPeer) {
-      missing = "the other rank";
+      missing = "its peer rank";
     }
     if (!node.has_bytes) {
       missing += missing.empty() ? "its size" : " and its size";
     }
     add(FindingKind::kIncomplete, graph.source, node.id,
-        fmt::format("a {} that does not say {}", node_kind_name(node.kind), missing));
+        fmt::format("a {} without {}", node_kind_name(node.kind), missing));
   }
 }
 
 // Every caller must be a member, and all members must call equally often.
-void Linter::look_at_groups() {
+void Linter::check_groups() {
   std::vector<std::uint32_t> calls(world_.groups.size(), 0);
   for (std::uint32_t rank = 0; rank < world_.size(); ++rank) {
     const RankGraph& graph = world_.ranks[rank];
@@ -176,10 +176,10 @@ void Linter::look_at_groups() {
         add(FindingKind::kDisagreement, graph.source, std::nullopt,
             fmt::format("rank {} calls collectives of group '{}', whose members are {}", rank,
                         members.name, ranks_text(members.ranks)));
-      } else if (calls[group] != meetings_.calls(group)) {
+      } else if (calls[group] != matches_.calls(group)) {
         add(FindingKind::kDisagreement, graph.source, std::nullopt,
-            fmt::format("rank {} calls {} collectives of group '{}', others {}", rank, calls[group],
-                        members.name, meetings_.calls(group)));
+            fmt::format("rank {} calls {} collectives of group '{}', other members {}", rank,
+                        calls[group], members.name, matches_.calls(group)));
       }
       calls[group] = 0;
     }
@@ -187,18 +187,18 @@ void Linter::look_at_groups() {
 }
 
 // All callers of a collective must call what its first caller calls.
-void Linter::look_at_calls() {
-  constexpr std::uint32_t kNobody = UINT32_MAX;
-  std::vector<NodePlace> first(meetings_.first_message(), NodePlace{kNobody, 0});
+void Linter::check_calls() {
+  constexpr std::uint32_t kNoRank = UINT32_MAX;
+  std::vector<NodePlace> first(matches_.first_message(), NodePlace{kNoRank, 0});
   for (std::uint32_t rank = 0; rank < world_.size(); ++rank) {
     const RankGraph& graph = world_.ranks[rank];
     for (NodeIndex index = 0; index < graph.nodes.size(); ++index) {
-      const MeetingIndex meeting = meetings_.of(rank, index);
-      if (meeting == kNoMeeting || !meetings_.is_collective(meeting)) {
+      const MatchIndex match = matches_.of(rank, index);
+      if (match == kNoMatch || !matches_.is_collective(match)) {
         continue;
       }
-      NodePlace& place = first[meeting];
-      if (place.rank == kNobody) {
+      NodePlace& place = first[match];
+      if (place.rank == kNoRank) {
         place = {rank, index};
         continue;
       }
@@ -210,7 +210,7 @@ void Linter::look_at_calls() {
             fmt::format(
                 "collective {} of group '{}': rank {} calls {} of {} bytes, root {}, rank {} "
                 "(node {}) {} of {} bytes, root {}",
-                meetings_.sequence_of(meeting), world_.groups[node.group].name, rank,
+                matches_.sequence_of(match), world_.groups[node.group].name, rank,
                 collective_kind_name(node.collective), node.bytes, node.root, place.rank, other.id,
                 collective_kind_name(other.collective), other.bytes, other.root));
       }
@@ -218,37 +218,37 @@ void Linter::look_at_calls() {
   }
 }
 
-void Linter::look_at_messages() {
-  for (const Channel& channel : meetings_.channels()) {
+void Linter::check_messages() {
+  for (const Channel& channel : matches_.channels()) {
     const bool has_both = channel.from < world_.size() && channel.to < world_.size() &&
                           world_.has_trace[channel.from] && world_.has_trace[channel.to];
     const std::string& file =
         channel.from < world_.size() ? world_.ranks[channel.from].source : std::string();
     if (channel.from >= world_.size() || channel.to >= world_.size()) {
       add(FindingKind::kUnmatched, file, std::nullopt,
-          fmt::format("messages from rank {} to rank {}, of {} ranks", channel.from, channel.to,
-                      world_.size()));
+          fmt::format("messages go from rank {} to rank {}, but there are {} ranks", channel.from,
+                      channel.to, world_.size()));
     } else if (has_both && channel.sends != channel.receives) {
       add(FindingKind::kUnmatched, file, std::nullopt,
           fmt::format("rank {} sends {} messages with tag {} to rank {}, which receives {}",
                       channel.from, channel.sends, channel.tag, channel.to, channel.receives));
     }
   }
-  std::unordered_map<MeetingIndex, std::uint64_t> bytes;
+  std::unordered_map<MatchIndex, std::uint64_t> bytes;
   for (std::uint32_t rank = 0; rank < world_.size(); ++rank) {
     const RankGraph& graph = world_.ranks[rank];
     for (NodeIndex index = 0; index < graph.nodes.size(); ++index) {
-      const MeetingIndex meeting = meetings_.of(rank, index);
-      if (meeting == kNoMeeting || meetings_.is_collective(meeting)) {
+      const MatchIndex match = matches_.of(rank, index);
+      if (match == kNoMatch || matches_.is_collective(match)) {
         continue;
       }
-      const auto [entry, is_first] = bytes.try_emplace(meeting, graph.nodes[index].bytes);
+      const auto [entry, is_first] = bytes.try_emplace(match, graph.nodes[index].bytes);
       if (is_first) {
         continue;
       }
       if (entry->second != graph.nodes[index].bytes) {
         add(FindingKind::kDisagreement, graph.source, graph.nodes[index].id,
-            fmt::format("a message of {} bytes here is one of {} at rank {}",
+            fmt::format("the message has {} bytes here and {} bytes at rank {}",
                         graph.nodes[index].bytes, entry->second, graph.nodes[index].peer));
       }
       bytes.erase(entry);
@@ -256,7 +256,7 @@ void Linter::look_at_messages() {
   }
 }
 
-void Linter::look_at_missing_ranks() {
+void Linter::check_missing_ranks() {
   std::vector<std::uint32_t> absent;
   for (std::uint32_t rank = 0; rank < world_.size(); ++rank) {
     if (!world_.has_trace[rank]) {
@@ -265,40 +265,38 @@ void Linter::look_at_missing_ranks() {
   }
   if (!absent.empty()) {
     add(FindingKind::kNoTrace, "", std::nullopt,
-        fmt::format("no trace of ranks {}: what they would do is not looked at",
+        fmt::format("there is no trace of ranks {}: their nodes are not checked",
                     ranks_text(absent)));
   }
 }
 
-// ------------------------------------------------------------------ what cannot run
+// ------------------------------------------------------------------ nodes that cannot run
 
 // Runs all ranks without time. Computing and sending end at once. A receive ends when its message
 // was sent, a collective when all members that have a trace have arrived.
 class UntimedRun {
  public:
-  UntimedRun(const World& world, const Meetings& meetings)
-      : world_(world), meetings_(meetings), sent_(meetings.count() - meetings.first_message()) {}
+  UntimedRun(const World& world, const Matches& matches)
+      : world_(world), matches_(matches), sent_(matches.count() - matches.first_message()) {}
 
   void run();
-  const std::unordered_map<MeetingIndex, std::vector<NodePlace>>& waiting() const {
-    return waiting_;
-  }
+  const std::unordered_map<MatchIndex, std::vector<NodePlace>>& waiting() const { return waiting_; }
 
  private:
   void begin(NodePlace place);
-  void arrive(MeetingIndex meeting, NodePlace place);
+  void arrive(MatchIndex match, NodePlace place);
   void end(NodePlace place) { ended_.push_back(place); }
 
   const World& world_;
-  const Meetings& meetings_;
+  const Matches& matches_;
   std::vector<bool> sent_;
-  std::unordered_map<MeetingIndex, std::vector<NodePlace>> waiting_;
+  std::unordered_map<MatchIndex, std::vector<NodePlace>> waiting_;
   std::vector<NodePlace> ended_;
 };
 
 void UntimedRun::begin(NodePlace place) {
-  const MeetingIndex meeting = meetings_.of(place.rank, place.node);
-  if (meeting == kNoMeeting) {
+  const MatchIndex match = matches_.of(place.rank, place.node);
+  if (match == kNoMatch) {
     end(place);
     return;
   }
@@ -309,28 +307,28 @@ void UntimedRun::begin(NodePlace place) {
     end(place);
   } else if (node.kind == NodeKind::kSend) {
     end(place);
-    sent_[meeting - meetings_.first_message()] = true;
-    if (const auto found = waiting_.find(meeting); found != waiting_.end()) {
+    sent_[match - matches_.first_message()] = true;
+    if (const auto found = waiting_.find(match); found != waiting_.end()) {
       end(found->second.front());
       waiting_.erase(found);
     }
-  } else if (node.kind == NodeKind::kReceive && sent_[meeting - meetings_.first_message()]) {
+  } else if (node.kind == NodeKind::kReceive && sent_[match - matches_.first_message()]) {
     end(place);
   } else {
-    arrive(meeting, place);
+    arrive(match, place);
   }
 }
 
-void UntimedRun::arrive(MeetingIndex meeting, NodePlace place) {
-  std::vector<NodePlace>& here = waiting_[meeting];
+void UntimedRun::arrive(MatchIndex match, NodePlace place) {
+  std::vector<NodePlace>& here = waiting_[match];
   here.push_back(place);
-  if (!meetings_.is_collective(meeting)) {
+  if (!matches_.is_collective(match)) {
     return;
   }
   const std::uint32_t group = world_.ranks[place.rank].nodes[place.node].group;
-  if (here.size() >= meetings_.expected(group)) {
+  if (here.size() >= matches_.expected(group)) {
     ended_.insert(ended_.end(), here.begin(), here.end());
-    waiting_.erase(meeting);
+    waiting_.erase(match);
   }
 }
 
@@ -357,33 +355,33 @@ void UntimedRun::run() {
   }
 }
 
-void Linter::look_for_what_cannot_run() {
-  UntimedRun run(world_, meetings_);
+void Linter::check_blocked() {
+  UntimedRun run(world_, matches_);
   run.run();
-  std::vector<MeetingIndex> stuck;
-  for (const auto& [meeting, places] : run.waiting()) {
-    stuck.push_back(meeting);
+  std::vector<MatchIndex> stuck;
+  for (const auto& [match, places] : run.waiting()) {
+    stuck.push_back(match);
   }
   std::sort(stuck.begin(), stuck.end());
-  for (const MeetingIndex meeting : stuck) {
-    const std::vector<NodePlace>& came = run.waiting().at(meeting);
-    const RankGraph& graph = world_.ranks[came.front().rank];
-    add(FindingKind::kCannotRun, graph.source, graph.nodes[came.front().node].id,
-        meetings_.describe(meeting, came));
+  for (const MatchIndex match : stuck) {
+    const std::vector<NodePlace>& arrived = run.waiting().at(match);
+    const RankGraph& graph = world_.ranks[arrived.front().rank];
+    add(FindingKind::kCannotRun, graph.source, graph.nodes[arrived.front().node].id,
+        matches_.describe(match, arrived));
   }
 }
 
 LintReport Linter::run() {
-  look_at_missing_ranks();
+  check_missing_ranks();
   for (const RankGraph& graph : world_.ranks) {
-    look_at_ids(graph);
-    look_at_cycles(graph);
-    look_at_nodes(graph);
+    check_ids(graph);
+    check_cycles(graph);
+    check_nodes(graph);
   }
-  look_at_groups();
-  look_at_calls();
-  look_at_messages();
-  look_for_what_cannot_run();
+  check_groups();
+  check_calls();
+  check_messages();
+  check_blocked();
   return std::move(report_);
 }
 

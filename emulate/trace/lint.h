@@ -2,17 +2,17 @@
 //
 // Finds errors in traces, by file and node, before a run would hang on them:
 //
-//   error    a cycle, duplicate ids, dependencies on no node or on the node itself, members of a
-//            collective that call different ones, messages without a sender or receiver, and
-//            whatever can never run, by group and number, with the ranks that arrive and those that
-//            do not
-//   warning  communication without its kind, size or peer: a replay spends its time and moves
-//            nothing
-//   note     ranks without a trace; control dependencies that could not be followed
+//   error    a cycle, duplicate ids, dependencies on a missing node or on the node itself, members
+//   of
+//            a collective that call different ones, messages without a sender or receiver, and
+//            nodes that can never run, with the ranks that arrive and those that do not
+//   warning  communication without its kind, size or peer: a replay spends its recorded time and
+//            moves nothing
+//   note     ranks without a trace; control dependencies that cannot be followed
 //
-// Linear in nodes and dependencies, except that ids are sorted if the file does not order them.
-// Iterative: chains of any length are walked without recursion. The first kMaxFindingsPerKind of
-// each kind are reported; the rest are counted.
+// Takes time linear in nodes and dependencies, except that ids are sorted if the file does not
+// order them. Nothing recurses, so chains may have any length. The first kMaxFindingsPerKind
+// findings of each kind are reported; the rest are counted.
 #pragma once
 
 #include <cstdint>

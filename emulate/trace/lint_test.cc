@@ -5,8 +5,8 @@
 
 #include <chrono>
 
+#include "emulate/emulate_testing.h"
 #include "emulate/trace/reader.h"
-#include "emulate/trace/trace_testing.h"
 #include "harness/slowdown.h"
 
 namespace spillway::emulate {
@@ -41,8 +41,8 @@ TEST(Lint, NamesACycleByItsNodes) {
   const Finding& finding = first_of(report, FindingKind::kCycle);
   EXPECT_EQ(finding.file, "rank0");
   EXPECT_EQ(finding.text,
-            "3 nodes in a circle: 2 waits for 4 waits for 3 waits for 2; 4 nodes are in it or "
-            "behind one");
+            "3 nodes form a cycle: 2 waits for 4 waits for 3 waits for 2; 4 nodes are in the cycle "
+            "or depend on it");
 }
 
 TEST(Lint, CountsIdsThatAreThereTwiceAndDependenciesOnNothing) {
@@ -76,7 +76,7 @@ TEST(Lint, WhoDoesNotComeIsNamedWithGroupAndNumber) {
   EXPECT_EQ(first_of(report, FindingKind::kDisagreement).file, "rank2");
   ASSERT_EQ(count_of(report, FindingKind::kCannotRun), 1U);
   EXPECT_EQ(first_of(report, FindingKind::kCannotRun).text,
-            "all-reduce 1 of group 'dp': ranks 0-1 came, rank 2 did not");
+            "all-reduce 1 of group 'dp': ranks 0-1 arrived, rank 2 did not");
 }
 
 // Two groups whose members wait for each other, though every file alone is fine.
@@ -98,7 +98,7 @@ TEST(Lint, MessagesWithoutTheOtherEndAreFound) {
                                             message_node(2, NodeKind::kReceive, 0, 10, {}, 3)}}));
   EXPECT_EQ(count_of(report, FindingKind::kUnmatched), 1U);
   EXPECT_EQ(first_of(report, FindingKind::kCannotRun).text,
-            "message 0 from rank 0 to rank 1 with tag 3: rank 1 came, rank 0 did not");
+            "message 0 from rank 0 to rank 1 with tag 3: rank 1 arrived, rank 0 did not");
 }
 
 TEST(Lint, CommunicationWithoutSizeIsAWarning) {
@@ -109,7 +109,7 @@ TEST(Lint, CommunicationWithoutSizeIsAWarning) {
   const LintReport report = lint(world_of({{node, send}}));
   EXPECT_EQ(report.count(Severity::kWarning), 2U);
   EXPECT_EQ(report.count(Severity::kError), 0U);
-  EXPECT_EQ(report.findings[1].text, "a send that does not say the other rank");
+  EXPECT_EQ(report.findings[1].text, "a send without its peer rank");
 }
 
 TEST(Lint, AChainOfAMillionNodesIsWalkedNotRecursedInto) {
@@ -144,7 +144,7 @@ TEST(Lint, TheRealTraceIsSoundButForSizesAndControl) {
   EXPECT_EQ(report.count(Severity::kError), 0U);
   EXPECT_EQ(count_of(report, FindingKind::kIncomplete), 14U);
   EXPECT_EQ(first_of(report, FindingKind::kControl).text,
-            "1277 control dependencies name no node and 383 their own node");
+            "1277 control dependencies refer to no node and 383 to their own node");
   EXPECT_LT(took, std::chrono::seconds(5));  // about 0.1 s
   // Followed control dependencies form cycles, because a call tree is no order of execution.
   EXPECT_EQ(

@@ -2,18 +2,147 @@
 #include "emulate/trace/reader.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
-#include "emulate/trace/chakra.h"
-#include "emulate/trace/json_traces.h"
-#include "emulate/trace/text_lines.h"
-#include "emulate/trace/text_traces.h"
-
 namespace spillway::emulate {
+
+// ------------------------------------------------------------------ bytes
+
+namespace {
+
+constexpr unsigned kFileBuffer = 1 << 17;
+constexpr std::size_t kReadStep = 1 << 20;
+
+// zlib passes plain files through unchanged.
+class FileSource final : public ByteSource {
+ public:
+  FileSource(gzFile file, std::string path) : file_(file), path_(std::move(path)) {}
+  ~FileSource() override { gzclose_r(file_); }
+  FileSource(const FileSource&) = delete;
+  FileSource& operator=(const FileSource&) = delete;
+
+  base::Result<std::size_t> read(base::MutableByteView to) override {
+    std::size_t done = 0;
+    while (done < to.size()) {
+      const auto step = static_cast<unsigned>(std::min(to.size() - done, kReadStep));
+      const int count = gzread(file_, to.data() + done, step);
+      if (count < 0 || (count == 0 && !ended_well())) {
+        return broken();
+      }
+      if (count == 0) {
+        break;
+      }
+      done += static_cast<std::size_t>(count);
+      if (base::Status status = check_limits(); !status.ok()) {
+        return status;
+      }
+    }
+    return done;
+  }
+  std::optional<std::uint64_t> packed_bytes() const override {
+    return gzdirect(file_) != 0 ? std::nullopt
+                                : std::optional(static_cast<std::uint64_t>(gzoffset(file_)));
+  }
+
+ private:
+  base::Status check_limits() const {
+    const std::optional<std::uint64_t> packed = packed_bytes();
+    if (!packed) {
+      return {};
+    }
+    const auto unpacked = static_cast<std::uint64_t>(gztell(file_));
+    if (unpacked > kMaxUnpackedBytes) {
+      return unpacks_to_more_than(fmt::format("{} bytes", kMaxUnpackedBytes));
+    }
+    if (unpacked > kFreeUnpackedBytes && unpacked > kMaxUnpackRatio * *packed) {
+      return unpacks_to_more_than(fmt::format("{} times its size", kMaxUnpackRatio));
+    }
+    return {};
+  }
+  bool ended_well() const {
+    int code = Z_OK;
+    gzerror(file_, &code);
+    return code == Z_OK || code == Z_STREAM_END;
+  }
+  base::Status broken() const {
+    int code = Z_OK;
+    const char* text = gzerror(file_, &code);
+    return {
+        base::StatusCode::kMalformed,
+        fmt::format("{} cannot be read: {}", path_, code == Z_ERRNO ? std::strerror(errno) : text)};
+  }
+
+  gzFile file_;
+  std::string path_;
+};
+
+class MemorySource final : public ByteSource {
+ public:
+  explicit MemorySource(base::ByteView bytes) : bytes_(bytes) {}
+  base::Result<std::size_t> read(base::MutableByteView to) override {
+    const std::size_t count = std::min(to.size(), bytes_.size());
+    std::copy_n(bytes_.begin(), count, to.begin());
+    bytes_ = bytes_.subspan(count);
+    return count;
+  }
+
+ private:
+  base::ByteView bytes_;
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<ByteSource>> open_file(const std::string& path) {
+  gzFile file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) {
+    return base::invalid_argument(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  }
+  gzbuffer(file, kFileBuffer);
+  return std::unique_ptr<ByteSource>(std::make_unique<FileSource>(file, path));
+}
+
+base::Status unpacks_to_more_than(const std::string& limit) {
+  return {
+      base::StatusCode::kLimitExceeded,
+      fmt::format("the file unpacks to more than {}: if you trust it, unpack it with gunzip and "
+                  "pass the unpacked file",
+                  limit)};
+}
+
+std::unique_ptr<ByteSource> memory_source(base::ByteView bytes) {
+  return std::make_unique<MemorySource>(bytes);
+}
+
+base::Result<std::string> read_all(ByteSource& source, std::size_t most) {
+  std::string text;
+  for (;;) {
+    const std::size_t before = text.size();
+    text.resize(before + kReadStep);
+    const base::Result<std::size_t> count =
+        source.read({reinterpret_cast<std::uint8_t*>(text.data()) + before, kReadStep});
+    if (!count.ok()) {
+      return count.status();
+    }
+    text.resize(before + *count);
+    if (text.size() > most) {
+      return base::Status(base::StatusCode::kLimitExceeded,
+                          fmt::format("the trace is longer than {} bytes", most));
+    }
+    if (*count < kReadStep) {
+      return text;
+    }
+  }
+}
+
+// ------------------------------------------------------------------ places and formats
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -47,7 +176,7 @@ std::optional<NumberedName> numbered(std::string_view name) {
   return NumberedName{name.substr(0, dot), *rank};
 }
 
-// Hidden files, such as the "._" ones that macOS writes beside each file.
+// True for hidden files, such as the "._" ones that macOS writes beside each file.
 bool is_hidden(std::string_view name) {
   return name.starts_with('.');
 }
@@ -66,8 +195,9 @@ bool is_one_of_several(const fs::path& path, const NumberedName& number) {
 
 base::Status check_ranks(const std::string& place, std::vector<TraceFile>& files) {
   if (files.empty()) {
-    return base::invalid_argument(fmt::format(
-        "no trace at {}: neither a file nor {}.0.et, {}.0.json or the like", place, place, place));
+    return base::invalid_argument(
+        fmt::format("no trace at {}: there is no such file, nor {}.0.et, {}.0.json or the like",
+                    place, place, place));
   }
   std::sort(files.begin(), files.end(),
             [](const TraceFile& a, const TraceFile& b) { return a.rank < b.rank; });
@@ -81,7 +211,7 @@ base::Status check_ranks(const std::string& place, std::vector<TraceFile>& files
   return {};
 }
 
-// The limit of what nodes may take, for as much of the file as was read.
+// The memory that nodes may take, for the part of the file that was read.
 std::uint64_t allowed_graph_bytes(const ByteSource& source) {
   const std::optional<std::uint64_t> packed = source.packed_bytes();
   return packed ? kFreeGraphBytes + kMaxGraphRatio * *packed : UINT64_MAX;
@@ -138,8 +268,8 @@ base::Result<std::vector<TraceFile>> find_trace_files(const std::string& place) 
     if (!number || (!prefix.empty() && number->prefix != prefix)) {
       if (number && is_folder) {
         return base::invalid_argument(
-            fmt::format("{} has several traces, {} and {}: give one as a prefix", place, prefix,
-                        number->prefix));
+            fmt::format("{} has several traces, {} and {}: name one of them by its prefix", place,
+                        prefix, number->prefix));
       }
       continue;
     }
@@ -231,6 +361,97 @@ base::Result<World> read_world(const std::string& place, GraphOptions options) {
     }
   }
   return std::move(builder).finish();
+}
+
+// ------------------------------------------------------------------ several jobs as one trace
+
+base::Status RankCounter::on_rank(const RankInfo& info) {
+  const std::uint32_t rank = info.rank.value_or(default_rank_);
+  if (rank >= kMaxTraceRanks) {
+    return base::invalid_argument(
+        fmt::format("rank {} is beyond the limit of {} ranks", rank, kMaxTraceRanks));
+  }
+  ranks_ = std::max({ranks_, rank + 1, std::min(info.world.value_or(0), kMaxTraceRanks)});
+  return {};
+}
+
+JobMerger::JobMerger(const std::vector<std::uint32_t>& ranks, MergeOrder order, NodeSink& out)
+    : merged_ranks_(ranks.size()), out_(out) {
+  if (order == MergeOrder::kConsecutive) {
+    for (std::size_t job = 0; job < ranks.size(); ++job) {
+      for (std::uint32_t rank = 0; rank < ranks[job]; ++rank) {
+        merged_ranks_[job].push_back(world_++);
+      }
+    }
+    return;
+  }
+  const std::uint32_t most = ranks.empty() ? 0 : *std::ranges::max_element(ranks);
+  for (std::uint32_t rank = 0; rank < most; ++rank) {
+    for (std::size_t job = 0; job < ranks.size(); ++job) {
+      if (rank < ranks[job]) {
+        merged_ranks_[job].push_back(world_++);
+      }
+    }
+  }
+}
+
+void JobMerger::set_source(std::size_t job, std::uint32_t rank) {
+  job_ = job;
+  default_rank_ = rank;
+}
+
+base::Result<std::uint32_t> JobMerger::merged_rank_of(std::uint32_t rank) const {
+  if (rank >= merged_ranks_[job_].size()) {
+    return base::invalid_argument(fmt::format("the trace names rank {} of a job of {} ranks", rank,
+                                              merged_ranks_[job_].size()));
+  }
+  return merged_ranks_[job_][rank];
+}
+
+std::string JobMerger::merged_name_of(const std::string& group) const {
+  return fmt::format("{}/{}", job_, group);
+}
+
+base::Status JobMerger::on_rank(const RankInfo& info) {
+  const base::Result<std::uint32_t> place = merged_rank_of(info.rank.value_or(default_rank_));
+  if (!place.ok()) {
+    return place.status();
+  }
+  RankInfo moved{.version = info.version, .rank = *place, .world = world_, .groups = {}};
+  std::vector<std::uint32_t> all = merged_ranks_[job_];
+  std::ranges::sort(all);
+  moved.groups.push_back({merged_name_of(""), std::move(all)});
+  for (const GroupInfo& group : info.groups) {
+    GroupInfo& made = moved.groups.emplace_back(GroupInfo{merged_name_of(group.name), {}});
+    for (const std::uint32_t rank : group.ranks) {
+      const base::Result<std::uint32_t> member = merged_rank_of(rank);
+      if (!member.ok()) {
+        return member.status();
+      }
+      made.ranks.push_back(*member);
+    }
+  }
+  return out_.on_rank(moved);
+}
+
+base::Status JobMerger::on_node(const Node& node) {
+  node_ = node;
+  if (node.kind == NodeKind::kCollective) {
+    node_.group = merged_name_of(node.group);
+    const base::Result<std::uint32_t> root = merged_rank_of(node.root);
+    if (!root.ok()) {
+      return root.status();
+    }
+    node_.root = *root;
+  }
+  if (node.peer) {
+    const base::Result<std::uint32_t> peer = merged_rank_of(*node.peer);
+    if (!peer.ok()) {
+      return peer.status();
+    }
+    node_.peer = *peer;
+  }
+  return out_.on_node(node_);
 }
 
 }  // namespace spillway::emulate

@@ -51,8 +51,8 @@ def main():
         request = comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.AVERAGE, options=options)
         assert request.wait()
         times.append((time.monotonic() - started) * 1000)
-        for peer in range(comm.world):
-            late[peer] += request.peer_report(peer).late
+        for peer, report in enumerate(request.report().peers):
+            late[peer] += report.late
     print(json.dumps({"rank": comm.rank, "times": times, "late": late, "paused": paused}), flush=True)
 
 

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "collective/coded/chunk_layout.h"
+#include "collective/entropy/chunk_layout.h"
 #include "collective/reduction.h"
 #include "common/guarded.h"
 #include "sim/stacks/collective_testing.h"
@@ -56,12 +57,12 @@ base::Result<collective::Operation> operation_of(const experiment_way& way, std:
                                   .gather_precision = precision,
                                   .loss_bound_ppm = 0,
                                   .feedback_tensor = way.tensor};
-  if (code == "coded") {
-    tolerance.code = collective::SumCode::kCoded;
-  } else if (code == "thc") {
-    tolerance.code = collective::SumCode::kLevels;
+  if (code == "entropy") {
+    tolerance.codec = collective::Codec::kEntropy;
+  } else if (code == "levels") {
+    tolerance.codec = collective::Codec::kLevels;
   } else if (code != "planes") {
-    return base::invalid_argument("codes are fp32, fp16, planes, thc and coded, not " +
+    return base::invalid_argument("codes are fp32, fp16, planes, levels and entropy, not " +
                                   std::string(code));
   }
   operation.tolerance = tolerance;
@@ -96,10 +97,18 @@ base::Status take_mean(experiment_group& opened, collective::Operation operation
     }
     const double seconds = static_cast<double>((ending.report.finished - begin).count()) * 1e-9;
     outcome.seconds = std::max(outcome.seconds, seconds);
-    outcome.tables += ending.report.coded.tables();
+    outcome.tables += ending.report.entropy.tables();
   }
   collective::convert_to_float(operation.type, buffers[0].data(), operation.count, mean);
   return {};
+}
+
+std::optional<collective::ChunkRule> chunk_rule_named(std::string_view name) {
+  using collective::ChunkRule;
+  return name == "equal"      ? std::optional(ChunkRule::kEqual)
+         : name == "balanced" ? std::optional(ChunkRule::kBalanced)
+         : name == "striped"  ? std::optional(ChunkRule::kStriped)
+                              : std::nullopt;
 }
 
 }  // namespace
@@ -108,7 +117,7 @@ base::Status take_mean(experiment_group& opened, collective::Operation operation
 const char* experiment_group_open(unsigned ranks, uint64_t rate, const char* chunks,
                                   experiment_group** group) {
   return spillway::experiments::guarded([&]() -> base::Status {
-    const auto rule = collective::chunk_rule_named(chunks);
+    const auto rule = spillway::experiments::chunk_rule_named(chunks);
     if (!rule) {
       return base::invalid_argument("chunks are equal, balanced or striped, not " +
                                     std::string(chunks));
@@ -116,7 +125,7 @@ const char* experiment_group_open(unsigned ranks, uint64_t rate, const char* chu
     sim::SimulatedGroupOptions options;
     options.ranks = static_cast<std::uint16_t>(ranks);
     options.rate = base::bits_per_second(static_cast<std::int64_t>(rate));
-    options.coded_chunks = *rule;
+    options.entropy_chunks = *rule;
     options.plan = {};
     *group = new experiment_group(options);
     return {};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * All-reduces of gradients in the simulator, from Python: the shipped engine and transport, ranks
- * on hosts of their own around one switch, codecs that take no time. What it takes is then what is
+ * on hosts of their own around one switch, codecs that take no time. Its time is then the time on
  * sent.
  *
  * Functions return NULL, or a sentence that says what is wrong and stays valid until the thread's
@@ -21,7 +21,7 @@ extern "C" {
 typedef struct experiment_group experiment_group;
 
 typedef struct experiment_way {
-  const char* code; /* "fp32", "fp16": as they are; "planes", "thc", "coded" */
+  const char* code; /* "fp32", "fp16": as they are; "planes", "thc", "entropy" */
   unsigned precision;
   uint64_t tensor; /* its name, for error feedback and codes that learn; 0: none */
   int is_ring;

@@ -12,8 +12,8 @@
 
 #include "codec/entropy/probability_table.h"
 #include "codec/reference/integer_coder.h"
-#include "collective/coded/chunk_layout.h"
-#include "collective/coded/code_book.h"
+#include "collective/entropy/chunk_layout.h"
+#include "collective/entropy/code_cache.h"
 #include "common/guarded.h"
 
 namespace base = spillway::base;
@@ -189,7 +189,8 @@ base::Status code_chunk(std::vector<Coders>& coders, const Integers& values, uns
   return {};
 }
 
-// What is sent of the chunks that are followed; returns how many values each of their ways has.
+// Collects the numbers of the chunks that are followed; returns how many values each of their ways
+// has.
 base::Result<std::size_t> code_chunks(experiment_hops& hops, const std::int32_t* parts,
                                       double* bits, double seconds[][EXPERIMENT_HOP_WORKS]) {
   std::size_t count = 0;
@@ -222,7 +223,7 @@ const char* experiment_hop_coders(void) {
 
 const char* experiment_hops_open(unsigned ranks, size_t length, experiment_hops** hops) {
   return spillway::experiments::guarded([&]() -> base::Status {
-    if (ranks < 2 || ranks > collective::kMostCodedRanks || length == 0) {
+    if (ranks < 2 || ranks > collective::kMostEntropyRanks || length == 0) {
       return base::invalid_argument("it takes two ranks or more, and a value");
     }
     *hops = new experiment_hops(static_cast<std::uint16_t>(ranks), length);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What coded all-reduces of integers put on the wire, from Python: codec/entropy and its rivals
+ * The bytes of entropy-coded all-reduces of integers, from Python: codec/entropy and its rivals
  * (codec/reference/integer_coder.h says what they are) on the numbers of each hop of a ring, and
- * how evenly rules share them out (collective/coded/chunk_layout.h).
+ * how evenly rules share them out (collective/entropy/chunk_layout.h).
  *
  * Functions return NULL, or a sentence that says what is wrong and stays valid until the thread's
  * next call. One thread at a time per handle.

@@ -76,7 +76,7 @@ class Hops:
 
 
 class Way(NamedTuple):
-    """A gradient's code: fp32, fp16, planes, thc or coded."""
+    """A gradient's code: fp32, fp16, planes, levels or entropy."""
     code: str
     precision: int = 0
     tensor: int = 0

@@ -151,8 +151,8 @@ def outcomes_of(library: Library, steps: Sequence[Step], way: Way) -> Tuple[Outc
 def simulated(library: Library, steps: Sequence[Step]) -> Dict[str, Tuple[Outcome, float]]:
     """Each way in its own group."""
     ways = {"fp32, direct": Way("fp32"), "fp32, ring": Way("fp32", is_ring=True), "fp16, direct": Way("fp16"),
-            "coded, direct": Way("coded", BITS, 1), "coded, ring": Way("coded", BITS, 1, True),
-            "coded, no memory": Way("coded", BITS)}
+            "entropy, direct": Way("entropy", BITS, 1), "entropy, ring": Way("entropy", BITS, 1, True),
+            "entropy, no memory": Way("entropy", BITS)}
     return {name: outcomes_of(library, steps[-TIMED:] if way.tensor else steps[-1:], way) for name, way in ways.items()}
 
 
@@ -167,7 +167,7 @@ def time_table(found: Dict[str, Tuple[Outcome, float]], planes: Optional[Planes]
 
 def add_times(where: str, found: Dict[str, Tuple[Outcome, float]], planes: Optional[Planes],
               ratios: report.Ratios) -> None:
-    fastest = min(found[name][0].seconds for name in ("coded, direct", "coded, ring"))
+    fastest = min(found[name][0].seconds for name in ("entropy, direct", "entropy, ring"))
     times = {"fp32": min(found[name][0].seconds for name in ("fp32, direct", "fp32, ring")),
              "fp16": found["fp16, direct"][0].seconds}
     if planes is not None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""codec="auto" against every fixed choice: time to equal accuracy, including trials, and step times after them.
+"""The codec auto against every fixed choice: time to equal accuracy, including trials, and step times after them.
 
   experiments/auto/run.py [--quick] [--json FILE] [--presets NAME...] [--rates RATE...] [--variants NAME...]
                          [--steps N] [--seeds N]
@@ -43,18 +43,18 @@ class Variant(NamedTuple):
 
 
 def planes(bits: int) -> Variant:
-    return Variant({"codec": "planes", "precision": bits, "gather_precision": bits})
+    return Variant({"codec": {"name": "planes", "bits": bits}})
 
 
 EXACT, AUTO, FP32 = "exact", "auto", "fp32, TCP cubic"
-VARIANTS = {EXACT: Variant({"codec": "exact"}),
+VARIANTS = {EXACT: Variant({"codec": {"name": "exact"}}),
             FP32: Variant("fp32"), "fp32, TCP bbr": Variant("fp32", "bbr"),
             "fp16, TCP cubic": Variant("fp16"), "fp16, TCP bbr": Variant("fp16", "bbr"),
             **{f"planes, {bits} bits": planes(bits) for bits in (16, 8, 5)},
-            "thc, 4 bits": Variant({"codec": "thc"}),
-            "coded, 10 bits": Variant({"codec": "coded", "precision": 10}),
-            "coded, 8 bits": Variant({"codec": "coded", "precision": 8}),
-            AUTO: Variant({"codec": "auto"})}
+            "levels, 4 bits": Variant({"codec": {"name": "levels"}}),
+            "entropy, 10 bits": Variant({"codec": {"name": "entropy", "bits": 10}}),
+            "entropy, 8 bits": Variant({"codec": {"name": "entropy"}}),
+            AUTO: Variant({"codec": {"name": "auto"}})}
 QUICK_VARIANTS = (EXACT, FP32, "planes, 5 bits", AUTO)
 
 

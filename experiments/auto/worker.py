@@ -4,17 +4,17 @@
 
     worker.py --steps N --schedule N --seed N --evaluate-every N --test-samples N --hook HOOK --log FILE
 
-The learning rate falls as if there were --schedule steps. With codec="auto" rank 0 also writes to the log
+The learning rate falls as if there were --schedule steps. With the codec auto, rank 0 also writes to the log
 
     {"event": "choice", "step", "codec", "why", "trials"}    the choice after so many steps; trials: one line each
 """
 import argparse
-import json
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from common.hooks import hook_arguments
 from common.lab_training import OVER_GLOO, add_options, attach, train
 
 
@@ -38,7 +38,7 @@ def attach_watched(model, hook, journal):
         return
     import spillway.torch
     watch = Watch(journal)
-    watch.hook = spillway.torch.attach(model, writer=watch, **json.loads(hook))
+    watch.hook = spillway.torch.attach(model, writer=watch, **hook_arguments(hook))
 
 
 def main():

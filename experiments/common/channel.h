@@ -3,7 +3,7 @@
  * A gradient through an imagined network, for experiments that train: encoded, put into packets,
  * some of these trimmed or lost, decoded. The C interface that channel.py loads.
  *
- * Every packet is hit on its own with probability `share`. What is drawn (rotations, dithers, which
+ * Every packet is hit on its own with probability `share`. All draws (rotations, dithers, which
  * packets) follows from `seed` alone, which ought to differ from gradient to gradient: errors are
  * then independent.
  *
@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-/* What became of the packets. Bytes are those of Ethernet frames without their check sequence. */
+/* The fate of the packets. Bytes are those of Ethernet frames without their check sequence. */
 typedef struct experiment_delivery {
   uint64_t packets;
   uint64_t hit;

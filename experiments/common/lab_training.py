@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training host of a lab: runs the training of examples/train.py with a learning rate that falls to 0. A hook
-decides how gradients travel: "fp32" and "fp16" go through Gloo; anything else is attach()'s arguments as JSON. Rank 0
-writes the log of examples/train.py.
+decides how gradients travel: "fp32" and "fp16" go through Gloo; anything else is attach()'s arguments as JSON
+(hooks.py). Rank 0 writes the log of examples/train.py.
 
     options = add_options(argparse.ArgumentParser(), "--servers").parse_args()
     train(options)
 """
-import json
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
+HERE = pathlib.Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[2] / "examples"), str(HERE.parents[1])]
+
+from common.hooks import hook_arguments
 
 OVER_GLOO = ("fp32", "fp16")
 
@@ -50,7 +52,7 @@ def attach(model, hook, journal):
         model.register_comm_hook(None, fp16_compress_hook)
     elif hook not in OVER_GLOO:
         import spillway.torch
-        spillway.torch.attach(model, **json.loads(hook))
+        spillway.torch.attach(model, **hook_arguments(hook))
 
 
 def train(options, schedule=None, attach_hook=attach):

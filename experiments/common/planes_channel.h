@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A gradient through Spillway's own packets: those of the default fabric (MTU 1500, cut at 206
-// bytes) and precision. What a receiver makes of them is the shipped depacketizer's doing. Pure
+// bytes) and precision. The shipped depacketizer decodes them. Pure
 // functions: any thread.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace spillway::experiments {
 
-// What happens to a packet that is hit.
+// The damage to a packet that is hit.
 enum class Harm : std::uint8_t { kTrim, kLoss };
 
 struct PlanesRoute {

@@ -5,7 +5,7 @@
 
 #include "codec/reference/trimmable.h"
 #include "common/dice.h"
-#include "wire/frame_overhead.h"
+#include "wire/packet.h"
 
 namespace spillway::experiments {
 namespace {

@@ -42,9 +42,10 @@ def processor_s():
 def in_lab(options, preset, ranks, carrier, variables, command):
     """The output of a command at every host of the lab, and the processor time of command and lab."""
     before = processor_s()
-    told = [word for variable in (f"SPILLWAY_CARRIER={carrier}", "SPILLWAY_DEBUG=NONE", *variables) for word in ("--env", variable)]
-    text = report.output_of([options.spillway, "lab", "run", "--preset", preset, "--hosts", str(ranks), "--rate", options.rate,
-                             "--quiet", *told, "--", *command], TRIES)
+    told = [word for variable in (f"SPILLWAY_CARRIER={carrier}", "SPILLWAY_DEBUG=NONE", *variables)
+            for word in ("--env", variable)]
+    text = report.output_of([options.spillway, "lab", "run", "--preset", preset, "--hosts", str(ranks), "--rate",
+                             options.rate, "--quiet", *told, "--", *command], TRIES)
     return text, processor_s() - before
 
 
@@ -108,8 +109,8 @@ WAYS = {
     "Spillway exact, ring": ["--algorithm", "ring"],
     "Spillway exact": [],
     "planes, 5 bits": ["--bits", "5"],
-    "coded, 4 bits": ["--bits", "4"],
-    "thc, added by switches": ["--bits", "8", "--algorithm", "switch"],
+    "entropy, 4 bits": ["--bits", "4"],
+    "levels, added by switches": ["--bits", "8", "--algorithm", "switch"],
 }
 RATES = ("10gbit", "25gbit", "100gbit")
 OVERSUBSCRIPTIONS = (1, 4)

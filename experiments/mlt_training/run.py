@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training while switches overflow: what bounded loss, priority, selective drop and spreading gain at equal bits.
+"""Training while switches overflow: what bounded loss, priority and selective drop gain at equal bits.
 
-  experiments/mlt_training/run.py [--quick] [--json FILE] [--part servers|collectives|spreading] [--steps N] [--rate RATE]
+  experiments/mlt_training/run.py [--quick] [--json FILE] [--part servers|collectives|spines] [--steps N] [--rate RATE]
 
 Eight workers, with and without parameter servers, over switches that trim and over plain ones; every row is compared
 with the same collectives and codec over TCP. Needs root, or user namespaces, python3-torch and dataset-fashion-mnist.
@@ -24,33 +24,25 @@ PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
 CONGESTION_CONTROLS = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 EXPENDABLE = 4  # packets of lower importance are dropped first
 PAPER = "MLT: 12 to 62.2 % faster; DLCP: up to 84.3 %"
-BITS = {"precision": 16, "gather_precision": 16}
+PLANES = {"name": "planes", "bits": 16}
 LOSS_BOUND = 0.1  # as in MLT
-NOTHING = {"loss_bound": 0.0, "importance": 4, "priority": 3}
-ONE_PATH = {"SPILLWAY_PATHS": "1"}
+NOTHING = {"codec": {**PLANES, "importance": 4}, "loss_bound": 0.0, "priority": 3}
 FOR_ALL = {"SPILLWAY_PEER_TIMEOUT": "20"}  # ten hosts share the machine's processors
 
 
 class Variant(NamedTuple):
-    """The difference between two rows: attach()'s arguments and variables."""
+    """The difference between two rows: attach()'s arguments, and the hosts' congestion control if they use TCP."""
     hook: Dict[str, Any]
-    variables: Dict[str, str]
-    needs_trimming: bool = False
+    tcp: Optional[str] = None
 
 
-TOGETHER = Variant({"loss_bound": LOSS_BOUND}, {})
-TCP = {control: Variant({"loss_bound": LOSS_BOUND}, {"SPILLWAY_CARRIER": "tcp", "SPILLWAY_TCP_CONGESTION": control})
-       for control in ("cubic", "bbr")}
+TCP = {control: Variant({"loss_bound": LOSS_BOUND}, control) for control in ("cubic", "bbr")}
 OURS = {
-    "none of them": Variant(NOTHING, ONE_PATH),
-    "bounded loss": Variant({**NOTHING, "loss_bound": LOSS_BOUND}, ONE_PATH),
-    "priority": Variant({**NOTHING, "priority": "layer"}, ONE_PATH),
-    "bounded loss and selective drop": Variant({**NOTHING, "loss_bound": LOSS_BOUND, "importance": "energy"}, ONE_PATH),
-    "spreading": Variant(NOTHING, {}),
-    "together": TOGETHER,
-    "together, DCTCP's window": TOGETHER._replace(variables={"SPILLWAY_WINDOW": "dctcp"}),
-    "together, TIMELY's window": TOGETHER._replace(variables={"SPILLWAY_WINDOW": "timely"}),
-    "together, 5 % over-sent": TOGETHER._replace(variables={"SPILLWAY_TRIMMED_TARGET": "0.05"}, needs_trimming=True),
+    "none of them": Variant(NOTHING),
+    "bounded loss": Variant({**NOTHING, "loss_bound": LOSS_BOUND}),
+    "priority": Variant({**NOTHING, "priority": "layer"}),
+    "bounded loss and selective drop": Variant({**NOTHING, "codec": PLANES, "loss_bound": LOSS_BOUND}),
+    "together": Variant({"loss_bound": LOSS_BOUND}),
 }
 QUICK_OURS = ("none of them", "together")
 
@@ -85,14 +77,15 @@ class Rivals:
 
 def measure(options, fabric: Fabric, variant: Variant) -> Dict[str, Any]:
     """Worker 0's log, and the switches' counters."""
-    variables = {**FOR_ALL, **variant.variables}
+    variables = {**FOR_ALL, **({} if variant.tcp is None else {"SPILLWAY_CARRIER": "tcp"})}
+    control = [] if variant.tcp is None else ["--tcp", variant.tcp]
     with tempfile.NamedTemporaryFile(suffix=".json") as log:
         output = report.output_of([
-            options.spillway, "lab", "run", "--json", *fabric.arguments(options),
+            options.spillway, "lab", "run", "--json", *fabric.arguments(options), *control,
             *(word for name, value in variables.items() for word in ("--env", f"{name}={value}")), "--",
             PYTHON, str(HERE / "worker.py"), "--spillway", options.spillway, "--servers", str(fabric.servers), "--steps",
-            str(options.steps), "--seed", str(options.seed), "--hook", json.dumps({**BITS, **variant.hook}), "--log",
-            log.name])
+            str(options.steps), "--seed", str(options.seed), "--hook", json.dumps({"codec": PLANES, **variant.hook}),
+            "--log", log.name])
         found = json.loads(pathlib.Path(log.name).read_text())
     ports = json.loads(output)["fabric"]["ports"]
     trimmed, dropped = ([sum(levels) for levels in zip(*(port[key] for port in ports))]
@@ -136,9 +129,8 @@ def run_fabric(options, claims: report.Claims, rivals: Rivals, fabric: Fabric, n
         tcp[control] = measure(options, fabric, TCP[control])
         show(fabric, f"TCP {control}", tcp[control], tcp)
     for name in names:
-        if not OURS[name].needs_trimming or fabric.switches == "trim":
-            ours[name] = measure(options, fabric, OURS[name])
-            show(fabric, name, ours[name], tcp)
+        ours[name] = measure(options, fabric, OURS[name])
+        show(fabric, name, ours[name], tcp)
     claim(claims, fabric, tcp, ours, bar)
 
 
@@ -170,13 +162,13 @@ def collectives(options, claims: report.Claims) -> None:
              [Fabric(f"{WORKERS} workers", 0, "one_switch.scn", kind) for kind in kinds(options)], tuple(OURS), None)
 
 
-def spreading(options, claims: report.Claims) -> None:
+def spines(options, claims: report.Claims) -> None:
     run_part(options, claims, "Four spines, over which flows are hashed",
              [Fabric(f"{WORKERS} workers, 4 spines", 0, "four_spines.scn", kind) for kind in kinds(options)],
-             ("none of them", "bounded loss", "spreading", "together"), None)
+             ("none of them", "bounded loss", "together"), None)
 
 
-PARTS = {"servers": servers, "collectives": collectives, "spreading": spreading}
+PARTS = {"servers": servers, "collectives": collectives, "spines": spines}
 
 
 def main():
@@ -188,7 +180,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the training (1)")
     options = parser.parse_args()
     print(f"# Training where switches overflow\n\n`experiments/mlt_training/run.py{' --quick' * options.quick} --steps "
-          f"{options.steps} --rate {options.rate}`: {WORKERS} workers, {BITS['precision']} bits a value everywhere, a loss "
+          f"{options.steps} --rate {options.rate}`: {WORKERS} workers, {PLANES['bits']} bits a value everywhere, a loss "
           f"bound of {LOSS_BOUND:.0%} where there is one.")
     parts = {"servers": servers} if options.quick and options.part is None else PARTS
     report.run_parts(parts, options)

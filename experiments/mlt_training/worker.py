@@ -16,18 +16,14 @@ import statistics
 import sys
 import time
 
-MEETING_PORT = 7100
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from common.hooks import hook_arguments
+from common.lab_hosts import server_command, take_role
+
 BATCH = 32        # images per worker and step
 TEST_IMAGES = 10_000
 BUCKET_MB = 0.1   # so that layers travel separately
-
-
-def become_server(options, workers):
-    """Does not return."""
-    os.environ.update(SPILLWAY_WORLD_SIZE=str(workers), SPILLWAY_SERVERS=str(options.servers),
-                      SPILLWAY_SERVER_INDEX=str(int(os.environ["RANK"]) - workers),
-                      SPILLWAY_COMM_ID=f"{os.environ['MASTER_ADDR']}:{MEETING_PORT}")
-    os.execv(options.spillway, [options.spillway, "ps", "--json"])
 
 
 def train(options):
@@ -50,7 +46,7 @@ def train(options):
     data = example.fashion_mnist(None)
     batches = example.Batches(data, BATCH * world, options.seed, rank, world)
     model = torch.nn.parallel.DistributedDataParallel(make_model(), bucket_cap_mb=BUCKET_MB)
-    hook = spillway.torch.attach(model, **json.loads(options.hook))
+    hook = spillway.torch.attach(model, **hook_arguments(options.hook))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     # The rate falls to 0: the final accuracy then varies less.
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / options.steps)
@@ -85,13 +81,9 @@ def main():
     for name in ("--servers", "--steps", "--seed"):
         parser.add_argument(name, type=int, required=True)
     options = parser.parse_args()
-    workers = int(os.environ["WORLD_SIZE"]) - options.servers
-    if int(os.environ["RANK"]) >= workers:
-        become_server(options, workers)
-    os.environ["WORLD_SIZE"] = str(workers)
-    if options.servers:
-        os.environ.update(SPILLWAY_SERVERS=str(options.servers),
-                          SPILLWAY_COMM_ID=f"{os.environ['MASTER_ADDR']}:{MEETING_PORT}")
+    index = take_role(options.servers)
+    if index is not None:
+        os.execv(options.spillway, server_command(options.spillway, index, "--json"))
     train(options)
 
 

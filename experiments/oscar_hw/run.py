@@ -35,6 +35,7 @@ END_TO_END = "OSCAR: end to end 1.38 times faster, on average"
 SHARE = (1 - 1 / 1.38) / (1 - 1 / 3.77)
 WAYS = ("direct", "ring")
 LAB_HOSTS = 4
+LAB_CODECS = ("entropy", "exact")
 FIRST_STEPS = 5              # of the lab; they make connections and learn tables, and no median contains them
 
 
@@ -52,7 +53,7 @@ def imbalance(library: Library, steps: Sequence[Step]) -> Dict[str, Tuple[float,
 def simulated(library: Library, steps: Sequence[Step], rule: str, is_ring: bool) -> float:
     """Seconds of a coded all-reduce: the mean over the steps after learning."""
     group = Group(library, len(steps[0].gradients), RATE, rule)
-    times = [group.mean(Way("coded", BITS, 1, is_ring), step.gradients).seconds for step in steps]
+    times = [group.mean(Way("entropy", BITS, 1, is_ring), step.gradients).seconds for step in steps]
     return statistics.fmean(times[LEARNED:])
 
 
@@ -62,10 +63,10 @@ def exact(library: Library, steps: Sequence[Step], is_ring: bool) -> float:
 
 
 def add_ratios(where: str, times: Dict[Tuple[str, str], float], ratios: report.Ratios, what: str) -> None:
-    """`times` are by rule and way; "fp32" also counts as a rule."""
+    """`times` are by rule and way; "fp32" also counts as a rule, and so do the codecs of the lab."""
     for way in WAYS:
         for one, other in (("equal", "balanced"), ("equal", "striped"), ("striped", "balanced"), ("fp32", "balanced"),
-                           ("fp32", "striped")):
+                           ("fp32", "striped"), ("exact", "entropy")):
             if (one, way) in times and (other, way) in times:
                 ratios.add(where, f"{what}, {way}, {one} over {other}", times[one, way] / times[other, way])
 
@@ -79,7 +80,8 @@ def chunks(options: argparse.Namespace, claims: report.Claims) -> None:
             times = {(rule, way): simulated(library, steps, rule, way == "ring") for rule in RULES for way in WAYS}
             times.update({("fp32", way): exact(library, steps, way == "ring") for way in WAYS})
             where = f"{task}, {ranks} ranks"
-            print(f"\n## {where}, {steps[0].gradients.shape[1]:,} values: links of 1 Gb/s, simulated, codecs of no cost\n")
+            print(f"\n## {where}, {steps[0].gradients.shape[1]:,} values: links of 1 Gb/s, simulated, codecs of no cost"
+                  "\n")
             print(report.table(
                 ["chunks", "longest over mean, own numbers", "of the sum", "direct, ms", "ring, ms"],
                 ([rule, *(f"{ratio:.2f}" for ratio in longest.get(rule, ())), *[""] * (0 if rule in longest else 2),
@@ -101,12 +103,11 @@ class Trained(NamedTuple):
     step_ms: float
 
 
-def train(options: argparse.Namespace, task: str, code: str, way: str, rule: str) -> Trained:
-    chosen = ["--env", f"SPILLWAY_CHUNKS={rule}"] if rule in RULES else []
+def train(options: argparse.Namespace, task: str, codec: str, way: str) -> Trained:
     with tempfile.TemporaryDirectory() as folder:
-        report.output_of([options.spillway, "lab", "run", "--quiet", "--preset", "clean", "--hosts", str(LAB_HOSTS), "--rate",
-                          options.rate, *chosen, "--env", "SPILLWAY_PEER_TIMEOUT=20", "--", PYTHON,
-                          str(HERE / "worker.py"), task, code, way, str(options.lab_steps), folder])
+        report.output_of([options.spillway, "lab", "run", "--quiet", "--preset", "clean", "--hosts", str(LAB_HOSTS),
+                          "--rate", options.rate, "--env", "SPILLWAY_PEER_TIMEOUT=20", "--", PYTHON,
+                          str(HERE / "worker.py"), task, codec, way, str(options.lab_steps), folder])
         ranks = [json.loads(file.read_text()) for file in sorted(pathlib.Path(folder).iterdir())]
     reducing = [min(times) for times in zip(*(rank["all_reduce_ms"] for rank in ranks))]
     whole = [max(times) for times in zip(*(rank["step_ms"] for rank in ranks))]
@@ -117,17 +118,16 @@ def lab(options: argparse.Namespace, claims: report.Claims) -> None:
     reducing, whole = report.Ratios(claims), report.Ratios(claims)
     for task in options.tasks:
         # Runs that are compared follow each other, so that other load on the machine affects all of them.
-        found = {(rule, way): train(options, task, "coded" if rule in RULES else "fp32", way, rule)
-                 for way in WAYS for rule in (*options.rules, "fp32")}
+        found = {(codec, way): train(options, task, codec, way) for way in WAYS for codec in LAB_CODECS}
         where = f"lab, {task}"
         print(f"\n## {task}, {LAB_HOSTS} ranks: training in the lab, links of {options.rate}; medians\n")
-        print(report.table(["chunks", *(f"{what}, {way}, ms" for way in WAYS for what in ("all-reduce", "step"))],
-                           ([rule, *(f"{ms:.2f}" for way in WAYS for ms in found[rule, way])]
-                            for rule in (*options.rules, "fp32"))), flush=True)
+        print(report.table(["codec", *(f"{what}, {way}, ms" for way in WAYS for what in ("all-reduce", "step"))],
+                           ([codec, *(f"{ms:.2f}" for way in WAYS for ms in found[codec, way])]
+                            for codec in LAB_CODECS)), flush=True)
         add_ratios(where, {key: times.all_reduce_ms for key, times in found.items()}, reducing, "all-reduce time")
         add_ratios(where, {key: times.step_ms for key, times in found.items()}, whole, "end to end")
-    reducing.add_means("lab, mean of all", {"all-reduce time, ring, fp32 over balanced": (3.77, ALL_REDUCE)})
-    whole.add_means("lab, mean of all", {"end to end, ring, fp32 over balanced": (1.38, END_TO_END)})
+    reducing.add_means("lab, mean of all", {"all-reduce time, ring, exact over entropy": (3.77, ALL_REDUCE)})
+    whole.add_means("lab, mean of all", {"end to end, ring, exact over entropy": (1.38, END_TO_END)})
 
 
 PARTS = {"chunks": chunks, "lab": lab}
@@ -141,7 +141,6 @@ def make_parser() -> report.Parser:
     parser.add_size("--ranks", [4, 8, 16], [4], "ranks of the simulator", nargs="+")
     parser.add_size("--steps", 60, 8, "of training")
     parser.add_size("--kept", 8, 4, "of these, the last that are coded")
-    parser.add_size("--rules", list(RULES), ["balanced", "striped"], "chunks in the lab", type=str, nargs="+", choices=RULES)
     parser.add_size("--lab-steps", 60, 12, "of training in the lab")
     parser.add_argument("--rate", default="100mbit", help="of the lab's links (100mbit)")
     parser.add_argument("--library", type=pathlib.Path, default=DEFAULT_LIBRARY, help="libexperiment_channel.so")

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host of experiments/oscar_hw: a rank that trains a model of experiments/gradients.
 
-    worker.py TASK CODE ALGORITHM STEPS FOLDER
+    worker.py TASK CODEC ALGORITHM STEPS FOLDER
 
-CODE is fp32 or coded, ALGORITHM direct or ring; SPILLWAY_CHUNKS says how coded tensors are shared out. Writes to
-FOLDER/RANK, as JSON, the milliseconds of every all-reduce and of every whole step.
+CODEC is exact or entropy, ALGORITHM direct or ring. Writes to FOLDER/RANK, as JSON, the milliseconds of every
+all-reduce and of every whole step.
 """
 import json
 import pathlib
@@ -25,13 +25,13 @@ from spillway import abi
 BITS, TENSOR = 8, 1
 
 
-def options_of(communicator, code, algorithm):
+def options_of(communicator, codec, algorithm):
     way = abi.ALGORITHMS.index(algorithm)
-    if code == "fp32":
+    if codec == "exact":
         made = communicator.options()
         made.algorithm = way
         return made
-    return communicator.library.tolerant_options(code=abi.CODES.index(code), precision=BITS, loss_bound=0.0,
+    return communicator.library.tolerant_options(codec=abi.CODECS.index(codec), precision=BITS, loss_bound=0.0,
                                                  feedback_tensor=TENSOR, algorithm=way)
 
 
@@ -52,12 +52,13 @@ def train(communicator, task, options, steps):
 
 
 def main():
-    name, code, algorithm, steps, folder = sys.argv[1:]
+    name, codec, algorithm, steps, folder = sys.argv[1:]
     torch.set_num_threads(1)
     with spillway.Communicator() as communicator, torch.backends.mkldnn.flags(enabled=False):
         task = TASKS[name](1, Size(ranks=communicator.world, steps=int(steps)))
-        reducing, whole = train(communicator, task, options_of(communicator, code, algorithm), int(steps))
-        (pathlib.Path(folder) / str(communicator.rank)).write_text(json.dumps({"all_reduce_ms": reducing, "step_ms": whole}))
+        reducing, whole = train(communicator, task, options_of(communicator, codec, algorithm), int(steps))
+        measured = {"all_reduce_ms": reducing, "step_ms": whole}
+        (pathlib.Path(folder) / str(communicator.rank)).write_text(json.dumps(measured))
 
 
 if __name__ == "__main__":

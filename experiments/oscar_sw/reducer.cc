@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "codec/sketch/reference/sparse_reducer.h"
+#include "codec/reference/sparse_reducer.h"
 #include "common/guarded.h"
 
 namespace sketch = spillway::codec::sketch;

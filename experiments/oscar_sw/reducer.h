@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * All-reduces of integer gradients that are mostly zero, from Python: lib/codec/sketch as it is
- * shipped, and its rivals (codec/sketch/reference/sparse_reducer.h says what they are).
+ * shipped, and its rivals (codec/reference/sparse_reducer.h says what they are).
  *
  *   scheme                          size
  *   predicted-last, -counter        cells per hundred misses

@@ -27,7 +27,7 @@ FIRST_STEPS = 3              # they make connections and buffers; no median cont
 BELOW_BEST = 0.01            # of accuracy: near the best, curves are flat, and crossing is luck
 LEAVES = 2
 FOR_ALL = {"SPILLWAY_PEER_TIMEOUT": "20"}  # up to twelve hosts share the machine's processors
-THC = {"codec": "thc", "precision": 4}
+THC = {"codec": {"name": "levels", "bits": 4}}
 BY_SERVERS = "THC: 1.28 to 1.33 by a software server"
 IN_SWITCH = "THC: 1.40 to 1.47 in the network"
 
@@ -47,11 +47,11 @@ OWNERS, SERVERS, SWITCH, PREDICTED = "THC by owners", "THC by servers", "THC in 
 VARIANTS = {
     FP32: Variant("fp32"),
     FP16: Variant("fp16"),
-    PLANES: Variant({"codec": "planes", "precision": 5, "gather_precision": 5}),
+    PLANES: Variant({"codec": {"name": "planes", "bits": 5}}),
     OWNERS: Variant(THC),
     SERVERS: Variant(THC, servers_per_rank=0.5),
     SWITCH: Variant(THC, aggregate=True),
-    PREDICTED: Variant({**THC, "scale": "predicted"}, aggregate=True),
+    PREDICTED: Variant({"codec": {"name": "levels", "bits": 4, "predicted_scale": True}}, aggregate=True),
 }
 PAPER = {OWNERS: (1.28, BY_SERVERS), SERVERS: (1.28, BY_SERVERS), SWITCH: (1.40, IN_SWITCH), PREDICTED: (1.40, IN_SWITCH)}
 PRESETS = ("incast", "oversubscribed")

@@ -4,7 +4,7 @@
 
     sums.py --spillway BINARY --servers N --values N --rounds N --folder FOLDER
 
-Workers run --rounds all-reduces of --values numbers in THC's code of 4 bits. Every host writes to FOLDER/RANK the
+Workers run --rounds all-reduces of --values numbers with levels of 4 bits. Every host writes to FOLDER/RANK the
 bytes that its link carried up, including the rendezvous.
 """
 import argparse
@@ -18,7 +18,7 @@ import sys
 EXPERIMENTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(EXPERIMENTS))
 
-from common.lab_hosts import take_seat
+from common.lab_hosts import server_command, take_role
 
 BITS = 4
 PATTERN = 4096  # values that are drawn; the others repeat them
@@ -45,7 +45,7 @@ def add_up(options):
     from spillway import abi
 
     with spillway.Communicator() as communicator:
-        choice = communicator.library.tolerant_options(code=abi.CODES.index("thc"), precision=BITS, loss_bound=0.0)
+        choice = communicator.library.tolerant_options(codec=abi.CODECS.index("levels"), precision=BITS, loss_bound=0.0)
         values = gaussians(options.values, communicator.rank)
         result = (ctypes.c_float * options.values)()
         for _ in range(options.rounds):
@@ -60,10 +60,11 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, required=True)
     options = parser.parse_args()
     rank = os.environ["RANK"]
-    if take_seat(options.servers) is None:
+    index = take_role(options.servers)
+    if index is None:
         add_up(options)
     else:
-        subprocess.run([options.spillway, "ps", "--quiet"], check=True)
+        subprocess.run(server_command(options.spillway, index, "--quiet"), check=True)
     (options.folder / rank).write_text(str(bytes_sent()))
 
 

@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from common.lab_hosts import take_seat
+from common.lab_hosts import server_command, take_role
 from common.lab_training import add_options, train
 
 
@@ -19,8 +19,9 @@ def main():
     parser = add_options(argparse.ArgumentParser(), "--servers")
     parser.add_argument("--spillway", required=True)
     options = parser.parse_args()
-    if take_seat(options.servers) is not None:
-        os.execv(options.spillway, [options.spillway, "ps", "--quiet"])
+    index = take_role(options.servers)
+    if index is not None:
+        os.execv(options.spillway, server_command(options.spillway, index, "--quiet"))
     train(options)
 
 

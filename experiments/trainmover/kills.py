@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills processes of an elastic job on loopback again and again, and replaces each by a new standby.
 
-    kills.py --library FILE --out FILE [--model mlp|conv] [--codec exact|tolerant] [--kills N] [--seed N]
+    kills.py --library FILE --out FILE [--model mlp|conv] [--codec exact|planes] [--kills N] [--seed N]
     kills.py --library FILE --out FILE --preparing --steps N
 
 Processes are forked from this one, which has imported torch, so a new one starts at once. Any process may be killed,
@@ -81,8 +81,8 @@ def train(options, steps, environment, said, standbys, pause_s):
     dist.init_process_group("spillway")
     model = model_named(options.model)
     ddp = torch.nn.parallel.DistributedDataParallel(model)
-    if options.codec == "tolerant":
-        spillway.torch.attach(ddp, precision=8)
+    if options.codec == "planes":
+        spillway.torch.attach(ddp, spillway.torch.Planes(8))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.02, momentum=0.9)
     job = spillway.torch.elastic(ddp, optimizer, standbys=standbys)
     said.send({"ticket": job.ticket, "rank": job.rank, "epoch": 1})
@@ -267,7 +267,7 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--model", choices=("mlp", "conv"), default="mlp")
-    parser.add_argument("--codec", choices=("exact", "tolerant"), default="exact")
+    parser.add_argument("--codec", choices=("exact", "planes"), default="exact")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)

@@ -171,7 +171,7 @@ def preparing(options, claims: report.Claims) -> None:
 def kills(options, claims: report.Claims) -> None:
     rows = []
     for model in ("mlp", "conv"):
-        for codec in ("exact", "tolerant"):
+        for codec in ("exact", "planes"):
             with tempfile.TemporaryDirectory() as name:
                 folder = pathlib.Path(name)
                 report.output_of([options.python, str(HERE / "kills.py"), "--library", options.library, "--model", model,
@@ -184,10 +184,10 @@ def kills(options, claims: report.Claims) -> None:
                 claims.add(f"{model}, {told['kills']} kills: ends with the same bits", float(told["is_same"]),
                            report.at_least(1))
             else:
-                claims.add(f"{model}, {told['kills']} kills, tolerant: points of accuracy lost",
+                claims.add(f"{model}, {told['kills']} kills, planes: points of accuracy lost",
                            told["undisturbed"] - told["accuracy"], report.at_most(0.5),
                            paper="torchft: 1,200 failures, a training loss like an undisturbed one's")
-    columns = ["model", "all-reduces", "kills", "steps", "downtime p50, ms", "longest", "accuracy, %", "undisturbed",
+    columns = ["model", "codec", "kills", "steps", "downtime p50, ms", "longest", "accuracy, %", "undisturbed",
                "same bits"]
     print("\n## Killed again and again\n\n4 ranks and 2 standbys on loopback, every killed process replaced.\n\n" +
           report.table(columns, rows), end="", flush=True)

@@ -93,8 +93,8 @@ SPILLWAY_API spillway_status spillway_unique_id_create(spillway_unique_id* id);
 /* Discards an id that no rank will join. */
 SPILLWAY_API void spillway_unique_id_discard(const spillway_unique_id* id);
 
-/* What the launcher (torchrun, mpirun, srun, a lab, or SPILLWAY_RANK and related variables) told
- * this process. For applications whose ranks also meet on their own. */
+/* This process as its launcher sees it (torchrun, mpirun, srun, a lab, or SPILLWAY_RANK and related
+ * variables). For applications whose ranks also meet on their own. */
 typedef struct spillway_launch {
   size_t size; /* set to sizeof before the call */
   uint32_t rank;
@@ -111,14 +111,6 @@ typedef struct spillway_launch {
 SPILLWAY_API spillway_status spillway_launch_read(spillway_launch* launch);
 
 typedef struct spillway_comm spillway_comm;
-
-/* The algorithm that limits the data in flight to a rank. */
-typedef enum spillway_window {
-  SPILLWAY_WINDOW_AUTOMATIC = 0, /* taken from the variable SPILLWAY_WINDOW */
-  SPILLWAY_WINDOW_SPILLWAY = 1,
-  SPILLWAY_WINDOW_DCTCP = 2,
-  SPILLWAY_WINDOW_TIMELY = 3
-} spillway_window;
 
 /* spillway_comm_config_init sets the defaults, which stand last in the comments below. Fields left
  * at 0, NULL or -1 come from the environment (rank and world from the launcher, then SPILLWAY_*) or
@@ -138,11 +130,9 @@ typedef struct spillway_comm_config {
   size_t secret_size;
   uint32_t operation_timeout_ms;  /* 300000 */
   uint32_t rendezvous_timeout_ms; /* how long to wait for the other ranks; 0: 60000 */
-  int32_t servers;                /* parameter servers (`spillway ps`) beside the ranks; -1 */
-  uint32_t window;                /* spillway_window; 0 */
+  int32_t servers;                /* parameter servers (`spillway server`) beside the ranks; -1 */
   int32_t trimmed_target_ppm;     /* over-send: the share of packets to this rank that should arrive
                                    * trimmed so that its link stays full, up to 500000; -1 */
-  uint32_t reserved;              /* 0 */
 } spillway_comm_config;
 
 /* Writes only the first `size` bytes: the struct as the caller was compiled with it. */
@@ -217,28 +207,35 @@ typedef enum spillway_algorithm {
   SPILLWAY_ALGORITHM_RING = 2,
   SPILLWAY_ALGORITHM_TREE = 3,
   SPILLWAY_ALGORITHM_SERVERS = 4, /* same as automatic: used if and only if there are servers */
-  SPILLWAY_ALGORITHM_LEVELS = 5,  /* inside racks, then between them; needs SPILLWAY_RACK_RANKS */
-  SPILLWAY_ALGORITHM_SWITCH = 6   /* direct, and switches on the path add; only for the codes thc
-                                   * and blocks, which use it by default */
+  SPILLWAY_ALGORITHM_HIERARCHICAL =
+      5,                        /* inside racks, then between them; needs SPILLWAY_RACK_RANKS */
+  SPILLWAY_ALGORITHM_SWITCH = 6 /* direct, and switches on the path add; only for the codecs levels
+                                 * and blocks, which use it by default */
 } spillway_algorithm;
 
-/* How the values of a tolerant all-reduce travel. Ranks and switches add thc and blocks without
- * decoding them. These two need at most 128 ranks, parameter servers included, packets of 1,500
- * bytes, and no encryption. Results are bit-identical with and without switches that add. */
-typedef enum spillway_code {
-  SPILLWAY_CODE_PLANES = 0, /* bit planes, which a congested switch may trim */
-  SPILLWAY_CODE_THC = 1,    /* few levels, rounded at random; precision 2, 3, 4 or 8. Clips large
-                             * values, so sums shrink a little without a feedback_tensor */
-  SPILLWAY_CODE_BLOCKS = 2, /* 32-bit integers with one scale per row: nearly exact; ignores the
-                             * precision */
-  SPILLWAY_CODE_CODED = 3,  /* integers of 2 to 16 bits (the precision), one scale per tensor,
-                             * compressed with what the last all-reduce of this feedback_tensor
-                             * taught. Lossless transport: needs loss_bound_ppm 0. Direct or ring,
-                             * up to 256 ranks, no servers */
-  SPILLWAY_CODE_SKETCH = 4  /* the same for mostly-zero tensors whose non-zeros keep their places
-                             * from step to step. Others travel in a sketch; those that do not fit
-                             * it are sent in the next step. Needs a feedback_tensor */
-} spillway_code;
+/* How the values of a tolerant all-reduce travel. Ranks and switches add levels and blocks without
+ * decoding them; results are bit-identical with and without switches that add. docs/algorithms.md
+ * and spillway_capabilities() say which codec goes with what. */
+typedef enum spillway_codec {
+  SPILLWAY_CODEC_PLANES = 0,  /* bit planes, which a congested switch may trim */
+  SPILLWAY_CODEC_LEVELS = 1,  /* few levels, rounded at random. Clips large values, so sums shrink a
+                               * little without a feedback_tensor */
+  SPILLWAY_CODEC_BLOCKS = 2,  /* 32-bit integers with one scale per row: nearly exact; ignores the
+                               * precision */
+  SPILLWAY_CODEC_ENTROPY = 3, /* integers with one scale per tensor, compressed with what the last
+                               * all-reduce of this feedback_tensor taught. Every packet arrives:
+                               * needs loss_bound_ppm 0 */
+  SPILLWAY_CODEC_SKETCH = 4   /* the same for mostly-zero tensors whose non-zeros keep their places
+                               * from step to step. Others travel in a sketch; those that do not fit
+                               * it are sent in the next step. Needs a feedback_tensor */
+} spillway_codec;
+
+/* The capabilities of each codec, exact operations included: a JSON array of one object per codec,
+ * with its name ("codec"), the "algorithms", element "types" and "reductions" it takes, the types
+ * it takes on a GPU ("device_types"), its "bits" per value (empty: ignored), the most "ranks" and
+ * "values" (0: no limit of its own), and whether it takes "servers", "encryption", "losses" and
+ * "least_contributors". Valid as long as the library is loaded. */
+SPILLWAY_API const char* spillway_capabilities(void);
 
 /* Where an operation's buffers are. */
 typedef enum spillway_memory {
@@ -272,7 +269,7 @@ typedef struct spillway_operation_options {
   uint32_t gather_precision;  /* bits per value of the sums sent back; 16 */
   uint32_t loss_bound_ppm;    /* share of a contribution's packets that may stay missing; 10000 */
   uint32_t min_planes;        /* bits per value a trimmed packet must keep to count; 1 */
-  uint32_t lossy_gather;      /* 1: sums may come back with losses, so ranks may drift apart; 0 */
+  uint32_t codec;             /* spillway_codec; planes */
   uint64_t feedback_tensor;   /* a tensor's name across steps: whatever part of this rank's values
                                * the sum lacks is added in the next step; 0: it is lost. All ranks
                                * name it or none */
@@ -293,18 +290,18 @@ typedef struct spillway_operation_options {
                             * SPILLWAY_EXPENDABLE_AS_LOST: loss_bound_ppm */
 
   /* Tolerant all-reduces. */
-  uint32_t code;           /* spillway_code; planes */
-  uint32_t predicts_scale; /* 1, all codes but planes: takes the scale from the last operation with
+  uint32_t predicts_scale; /* 1, all codecs but planes: takes the scale from the last operation with
                             * this feedback_tensor, which saves a round trip. Values beyond it are
                             * clipped; the rest is added in the next step. 0: ranks agree on it */
 
-  /* Exact all-reduces, and tolerant ones of thc, or of planes without least_contributors. Each rank
-   * chooses for its own buffers. */
+  /* Exact all-reduces, and tolerant ones of codecs with "device_types" in spillway_capabilities(),
+   * without least_contributors. Each rank chooses for its own buffers. */
   uint32_t memory; /* spillway_memory of send and receive; host */
   uint32_t device; /* CUDA: the GPU's number; 0 */
-  void* stream;    /* CUDA: the cudaStream_t of the caller's work on the buffers. The operation is
-                    * ordered behind it; once ended, its result is visible to all streams. NULL: the
-                    * default stream */
+  uint32_t reserved;
+  void* stream; /* CUDA: the cudaStream_t of the caller's work on the buffers. The operation is
+                 * ordered behind it; once ended, its result is visible to all streams. NULL: the
+                 * default stream */
 } spillway_operation_options;
 
 /* Writes only the first `size` bytes: the struct as the caller was compiled with it. */
@@ -417,25 +414,24 @@ typedef struct spillway_operation_report {
   /* Tolerant all-reduces. */
   uint32_t contributors; /* ranks in the sum of the shard with the fewest, empty shards aside */
   uint32_t empty_shards; /* shards without a sum because their owner was late: zero at all ranks */
-  double drift;          /* expected squared distance to the owners' sums, over their energy */
-  uint32_t peers;        /* ranks for spillway_request_peer_report, this one included */
+  uint32_t peers;        /* ranks for spillway_request_peers, this one included */
   uint32_t algorithm;    /* spillway_algorithm that was used */
   uint32_t source;       /* receives: the sending rank; otherwise SPILLWAY_ANY_RANK */
-  uint32_t code;         /* spillway_code that was used; 0 for exact operations */
+  uint32_t codec;        /* spillway_codec that was used; 0 for exact operations */
   /* Tolerant all-reduces. */
   uint64_t absent_elements; /* elements that no rank contributed to: zero at all ranks */
   uint32_t absent_ranges;   /* their number of ranges, for spillway_request_absent_range */
   uint32_t shards;          /* their number, for spillway_request_shard_report */
-  /* Codes thc and blocks. The first three count for the shards that this rank owns. */
+  /* Codecs levels and blocks. The first three count for the shards that this rank owns. */
   uint64_t parts_added;    /* other ranks' parts that switches had already added up */
   uint64_t parts_alone;    /* other ranks' parts that came unadded */
   uint64_t chunks_flushed; /* packet-sized sums whose parts had to be asked for */
-  uint64_t values_clipped; /* this rank's values beyond the scale; also for coded and sketch */
-  /* Codes coded and sketch: values that this rank encoded itself. */
-  uint64_t coded_values;
-  uint64_t coded_bytes;  /* their encoded size */
-  uint64_t coded_tables; /* messages that had to carry a table */
-  /* Code sketch; the same at all ranks. */
+  uint64_t values_clipped; /* this rank's values beyond the scale; also for entropy and sketch */
+  /* Codecs entropy and sketch: values that this rank encoded itself. */
+  uint64_t entropy_values;
+  uint64_t entropy_bytes;  /* their encoded size */
+  uint64_t entropy_tables; /* messages that had to carry a table */
+  /* Codec sketch; the same at all ranks. */
   uint64_t sketch_predicted;   /* values predicted to be non-zero; all in a dense step */
   uint64_t sketch_misses;      /* other values that were non-zero at some rank */
   uint64_t sketch_unrecovered; /* misses in no sum: zero at all ranks, added in the next step */
@@ -451,7 +447,7 @@ typedef struct spillway_operation_report {
 
 /* Results of an operation for one other rank. */
 typedef struct spillway_peer_report {
-  size_t size; /* set to sizeof before the call */
+  size_t size; /* in the first entry of an array: set to sizeof before the call */
   uint64_t packets_whole;
   uint64_t packets_trimmed;
   uint64_t packets_missing;
@@ -473,9 +469,12 @@ typedef struct spillway_shard_report {
 /* Returns SPILLWAY_IN_PROGRESS and writes nothing until the operation has ended. */
 SPILLWAY_API spillway_status spillway_request_report(const spillway_request* request,
                                                      spillway_operation_report* report);
-SPILLWAY_API spillway_status spillway_request_peer_report(const spillway_request* request,
-                                                          uint32_t rank,
-                                                          spillway_peer_report* report);
+/* Writes the entries of ranks 0 to `capacity` - 1, or of all ranks if there is room for more; this
+ * rank's own has zeros. Entries are reports[0].size bytes apart. `count` (may be NULL) becomes the
+ * number of ranks. `reports` may be NULL if `capacity` is 0. */
+SPILLWAY_API spillway_status spillway_request_peers(const spillway_request* request,
+                                                    spillway_peer_report* reports,
+                                                    uint32_t capacity, uint32_t* count);
 /* `shard` goes from 0 to the report's `shards` - 1, in the order of the elements. */
 SPILLWAY_API spillway_status spillway_request_shard_report(const spillway_request* request,
                                                            uint32_t shard,
@@ -541,8 +540,8 @@ SPILLWAY_API spillway_status spillway_job_join(const char* ticket,
                                                spillway_job** job);
 SPILLWAY_API void spillway_job_free(spillway_job* job);
 
-/* What other processes need to find the job: "10.0.0.3:41234,10.0.0.4:52000/3f09...". `text` has
- * room for SPILLWAY_MAX_TICKET bytes. */
+/* The ticket by which other processes find the job: "10.0.0.3:41234,10.0.0.4:52000/3f09...". `text`
+ * has room for SPILLWAY_MAX_TICKET bytes. */
 SPILLWAY_API spillway_status spillway_job_ticket(const spillway_job* job, char* text, size_t size);
 
 typedef struct spillway_job_change {

@@ -22,6 +22,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace spillway {
 
@@ -117,11 +118,16 @@ class Request {
     check(spillway_request_report(request_.get(), &report));
     return report;
   }
-  spillway_peer_report peer_report(std::uint32_t rank) const {
-    spillway_peer_report report{};
-    report.size = sizeof report;
-    check(spillway_request_peer_report(request_.get(), rank, &report));
-    return report;
+  // By rank.
+  std::vector<spillway_peer_report> peers() const {
+    std::uint32_t count = 0;
+    check(spillway_request_peers(request_.get(), nullptr, 0, &count));
+    std::vector<spillway_peer_report> reports(count);
+    if (count > 0) {
+      reports[0].size = sizeof(spillway_peer_report);
+      check(spillway_request_peers(request_.get(), reports.data(), count, nullptr));
+    }
+    return reports;
   }
   spillway_shard_report shard_report(std::uint32_t shard) const {
     spillway_shard_report report{};

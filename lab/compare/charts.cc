@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/compare/charts.h"
+#include "lab/compare/comparison_report.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "lab/compare/comparison.h"
-#include "lab/compare/split.h"
 
 namespace spillway::compare {
 namespace {
@@ -72,7 +71,7 @@ Points step_times_of(const RunRecord& run) {
 
 using OptionalTime = std::optional<double>;
 
-// ": 5.00x = 2.50 x 2.00 x 1.00", by bits, transport and scheduling; without what is not known.
+// ": 5.00x = 2.50 x 2.00 x 1.00", by bits, transport and scheduling; unknown factors are left out.
 std::string gain_text(const GainSplit& split, const std::string& transport) {
   const auto share = std::ranges::find(split.shares, transport, &GainShare::name);
   if (share == split.shares.end() || !share->gain) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/compare/notes.h"
+#include "lab/compare/comparison_report.h"
 
 #include <fmt/format.h>
 
@@ -111,10 +111,10 @@ void note_log(const RunRecord& run, Notes& notes) {
 // Notes a run that did not use the hook in its name.
 void note_hook(const RunRecord& run, Notes& notes) {
   const Transport& transport = run.transport;
-  if (transport.hook.empty() || run.watched.hook == HookFate::kUsed || !went_well(run)) {
+  if (transport.hook.empty() || run.watched.hook == HookUse::kUsed || !went_well(run)) {
     return;
   }
-  const char* why = run.watched.hook == HookFate::kNoModel
+  const char* why = run.watched.hook == HookUse::kNoModel
                         ? "the lab saw no DistributedDataParallel to put its hook around"
                         : "the script's model has a hook of its own, which stays";
   notes.push_back(fmt::format("{}: {}, so torch's {} hook was not used: this run is as tcp",
@@ -144,10 +144,10 @@ void note_same_runs(const Comparison& comparison, Notes& notes) {
                                    [](const RunRecord& run) { return run.watched.has_group; });
   const bool is_told = std::any_of(comparison.runs.begin(), comparison.runs.end(), went_well);
   if (comparison.runs.size() > 1 && is_told && !is_seen &&
-      !tells_transports_apart(comparison.command)) {
+      !depends_on_transport(comparison.command)) {
     notes.emplace_back(
         "the command has no {backend} or {transport}, and the lab saw no process group of torch: "
-        "only variables such as SPILLWAY_MODE tell its runs apart");
+        "only variables such as SPILLWAY_CODEC tell its runs apart");
   }
 }
 

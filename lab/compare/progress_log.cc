@@ -88,7 +88,7 @@ bool read_line(const std::string& line, ProgressLog& log) {
     return keep(evaluation_of(object), log.evaluations, log.left_out);
   }
   if (event == "hook") {
-    log.hook = object.value("by", json()) == "lab" ? HookFate::kUsed : HookFate::kScriptHasOwn;
+    log.hook = object.value("by", json()) == "lab" ? HookUse::kUsed : HookUse::kScriptHasOwn;
   }
   log.has_group = log.has_group || event == "group";
   log.has_ended = log.has_ended || event == "end";
@@ -134,7 +134,7 @@ bool LogFollower::look() {
     file_ = net::UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   }
   std::array<char, 65536> buffer;
-  for (std::size_t taken = 0; taken < kMaxBytesPerLook; taken += buffer.size()) {
+  for (std::size_t taken = 0; taken < kMaxBytesPerRead; taken += buffer.size()) {
     const ssize_t size = file_.valid() ? ::read(file_.get(), buffer.data(), buffer.size()) : 0;
     if (size <= 0) {
       return taken > 0;

@@ -19,7 +19,7 @@
 // the file while it is being written: each look takes what was added. A missing file counts as
 // empty.
 //
-// Limits: kMaxLineBytes per line; kMaxPoints of each kind, the excess is counted; kMaxBytesPerLook.
+// Limits: kMaxLineBytes per line; kMaxPoints of each kind, the excess is counted; kMaxBytesPerRead.
 // One thread.
 #pragma once
 
@@ -50,15 +50,15 @@ struct LogEvaluation {
   double accuracy = 0.0;  // 0 to 1
 };
 
-// What happened to the hook that a transport wants around models.
-enum class HookFate : std::uint8_t { kNoModel, kUsed, kScriptHasOwn };
+// The fate of the hook that a transport wants around models.
+enum class HookUse : std::uint8_t { kNoModel, kUsed, kScriptHasOwn };
 
 struct ProgressLog {
   std::vector<LogStep> steps;
   std::vector<LogEvaluation> evaluations;
   bool has_ended = false;  // the program said so
   bool has_group = false;  // the lab saw its process group
-  HookFate hook = HookFate::kNoModel;
+  HookUse hook = HookUse::kNoModel;
   std::uint64_t bad_lines = 0;  // not understood, or too long
   std::uint64_t left_out = 0;   // steps and evaluations beyond kMaxPoints
 
@@ -84,7 +84,7 @@ class ProgressLogReader {
 
 class LogFollower {
  public:
-  static constexpr std::size_t kMaxBytesPerLook = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxBytesPerRead = std::size_t{1} << 20;
 
   explicit LogFollower(std::string path) : path_(std::move(path)) {}
 

@@ -109,15 +109,15 @@ TEST(ProgressLog, BadLinesAreCountedAndChangeNothing) {
 
 TEST(ProgressLog, ReadsWhatTheLabSawOfAScript) {
   EXPECT_FALSE(read(kSample).has_group);
-  EXPECT_EQ(read(kSample).hook, HookFate::kNoModel);
+  EXPECT_EQ(read(kSample).hook, HookUse::kNoModel);
   const ProgressLog log = read(R"({"event": "group", "backend": "gloo", "asked": "nccl"}
 {"event": "hook", "hook": "fp16", "by": "lab"}
 )");
   EXPECT_TRUE(log.has_group);
-  EXPECT_EQ(log.hook, HookFate::kUsed);
+  EXPECT_EQ(log.hook, HookUse::kUsed);
   EXPECT_EQ(log.bad_lines, 0U);
-  EXPECT_EQ(read(R"({"event":"hook","by":"script"})").hook, HookFate::kScriptHasOwn);
-  EXPECT_EQ(read(R"({"event":"hook","by":[1]})").hook, HookFate::kScriptHasOwn);
+  EXPECT_EQ(read(R"({"event":"hook","by":"script"})").hook, HookUse::kScriptHasOwn);
+  EXPECT_EQ(read(R"({"event":"hook","by":[1]})").hook, HookUse::kScriptHasOwn);
 }
 
 TEST(ProgressLog, ALossThatIsNullIsNone) {
@@ -210,7 +210,7 @@ TEST_F(LogFollowerTest, AFolderInItsPlaceHoldsNothing) {
 }
 
 TEST_F(LogFollowerTest, OneLookTakesNoMoreThanItMay) {
-  write(std::string(2 * LogFollower::kMaxBytesPerLook, '\n') + "{\"event\":\"end\"}\n");
+  write(std::string(2 * LogFollower::kMaxBytesPerRead, '\n') + "{\"event\":\"end\"}\n");
   LogFollower follower(path());
   EXPECT_TRUE(follower.look());
   EXPECT_FALSE(follower.log().has_ended);

@@ -16,15 +16,102 @@
 #include <fstream>
 #include <iterator>
 
-#include "lab/network/namespaces.h"
-#include "lab/network/tools.h"
-#include "wire/frame_overhead.h"
+#include "lab/network/isolation.h"
+#include "sim/scenario/scenario.h"
+#include "switch/dataplane/admission.h"
+#include "wire/packet.h"
 
 namespace spillway::lab {
+
+// ------------------------------------------------------------------ hosts
+
+namespace {
+
+base::Status check_limits(const scenario::Topology& topology, const PlanOptions& options) {
+  if (options.mtu < kMinMtu || options.mtu > kMaxMtu) {
+    return base::invalid_argument(
+        fmt::format("MTU {} is out of range: Spillway's headers and a head worth sending need at "
+                    "least {}, and a frame holds at most {}",
+                    options.mtu, kMinMtu, kMaxMtu));
+  }
+  if (topology.hosts() > kMaxHosts) {
+    return base::invalid_argument(fmt::format("{} hosts are too many for one machine: at most {}",
+                                              topology.hosts(), kMaxHosts));
+  }
+  for (const scenario::Link& link : topology.links) {
+    if (link.rate > kMaxRate) {
+      return base::invalid_argument(fmt::format(
+          "a link of {} Gb/s is too fast to emulate in real time: give a rate of at most {} Gb/s",
+          link.rate.count() / 1'000'000'000, kMaxRate.count() / 1'000'000'000));
+    }
+  }
+  return {};
+}
+
+net::SocketAddress address_of(const std::string& ipv4, std::uint16_t port) {
+  // Generated text, so it parses.
+  return net::SocketAddress::parse(fmt::format("{}:{}", ipv4, port)).value();
+}
+
+HostEntry host_entry(const scenario::Topology& topology, std::uint32_t index,
+                     const PlanOptions& options) {
+  const std::uint32_t number = index + 1;
+  HostEntry host;
+  host.name = topology.host_names[index];
+  host.port_interface = fmt::format("port{}", index);
+  host.mac = fmt::format("02:53:57:00:{:02x}:{:02x}", number >> 8, number & 0xff);
+  host.ipv4 = fmt::format("10.77.{}.{}", number >> 8, number & 0xff);
+  if (options.mtu >= kMinIpv6Mtu) {
+    host.ipv6 = fmt::format("fd77::{:x}", number);
+  }
+  host.peer = address_of(host.ipv4, options.port);
+  host.listen = host.peer;
+  host.rate = topology.host_rate(index);
+  return host;
+}
+
+std::uint32_t trim_bytes_of(const spillway_port_config& port) {
+  return spillway_port_trims(&port) != 0 ? port.trim_bytes : 0;
+}
+
+}  // namespace
+
+base::Result<HostPlan> make_host_plan(const scenario::Scenario& scenario,
+                                      const PlanOptions& options) {
+  const base::Result<scenario::Topology> topology = scenario::build_topology(scenario);
+  if (!topology.ok()) {
+    return topology.status();
+  }
+  if (base::Status status = check_limits(*topology, options); !status.ok()) {
+    return status;
+  }
+  HostPlan plan;
+  plan.mtu = options.mtu;
+  plan.trim_bytes = trim_bytes_of(scenario.port);
+  for (std::uint32_t index = 0; index < topology->hosts(); ++index) {
+    plan.hosts.push_back(host_entry(*topology, index, options));
+  }
+  plan.master_address = plan.hosts.front().ipv4;
+  return plan;
+}
+
+HostPlan on_loopback(HostPlan plan, const std::vector<net::SocketAddress>& peers,
+                     const std::vector<net::SocketAddress>& listens) {
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    HostEntry& host = plan.hosts[i];
+    host.ipv4 = "127.0.0.1";
+    host.ipv6.clear();
+    host.peer = peers[i];
+    host.listen = listens[i];
+  }
+  plan.master_address = "127.0.0.1";
+  return plan;
+}
+
 namespace {
 
 constexpr std::string_view kPackage = "iproute2";
-// Networks of all hosts' addresses (host_plan.h).
+// Networks of all hosts' addresses (links.h).
 constexpr std::string_view kIpv4Network = "10.77.0.0/16";
 constexpr std::string_view kIpv6Network = "fd77::/64";
 constexpr std::int64_t kMinClassRate = 8'000;  // bit/s: what a class is guaranteed
@@ -67,7 +154,7 @@ void switch_off_offloads(std::string_view interface) {
 }
 
 // The kernel's own traffic (neighbour discovery, multicast reports) must not load the fabric.
-void silence_ipv6() {
+void disable_ipv6() {
   for (const char* scope : {"all", "default"}) {
     (void)write_proc_file(fmt::format("/proc/sys/net/ipv6/conf/{}/disable_ipv6", scope), "1");
   }
@@ -105,7 +192,7 @@ base::Status make_pairs(const HostPlan& plan, const Tools& tools, HostLinks& lin
     links.host_namespaces.push_back(std::move(made).value());
     fds.push_back(links.host_namespaces.back().get());
   }
-  silence_ipv6();
+  disable_ipv6();
   const base::Status status =
       run_tool(tools.ip, {"-batch", "-"}, fabric_links_batch(plan, fds), fds);
   for (const HostEntry& host : plan.hosts) {

@@ -7,10 +7,13 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/duration_summary.h"
+#include "base/clock.h"
+#include "switch/dataplane/frame.h"
 #include "switch/dataplane/port.h"
+#include "switch/dataplane/port_config.h"
 
 namespace spillway::lab {
+
 namespace {
 
 // A packet's header and the host it is for.
@@ -39,7 +42,9 @@ struct Alike {
 
 class Joiner {
  public:
-  void add_left(const PacketSight& sight) { add({.left = &sight}, key_of(sight.header, sight.to)); }
+  void add_left(const PacketCapture& capture) {
+    add({.left = &capture}, key_of(capture.header, capture.to));
+  }
 
   void add_decided(const spillway_event& event) {
     const Key key = key_of(event.header, event.port);
@@ -52,16 +57,16 @@ class Joiner {
     ++alike.decided;
   }
 
-  void add_arrived(const PacketSight& sight) {
-    const Key key = key_of(sight.header, sight.to);
+  void add_arrived(const PacketCapture& capture) {
+    const Key key = key_of(capture.header, capture.to);
     Alike& alike = alike_[key];
     while (alike.arrived < alike.paths.size() && paths_[alike.paths[alike.arrived]].is_dropped()) {
       ++alike.arrived;
     }
     if (alike.arrived < alike.paths.size()) {
-      paths_[alike.paths[alike.arrived]].arrived = &sight;
+      paths_[alike.paths[alike.arrived]].arrived = &capture;
     } else {
-      add({.arrived = &sight}, key);
+      add({.arrived = &capture}, key);
     }
     ++alike.arrived;
   }
@@ -92,10 +97,10 @@ std::vector<const Seen*> in_order(const std::vector<Seen>& all, IsWanted is_want
   return wanted;
 }
 
-std::vector<const PacketSight*> sights_in_order(const PacketLog& log, bool leaves) {
+std::vector<const PacketCapture*> captures_in_order(const PacketLog& log, bool leaves) {
   return in_order(
-      log.sights, [leaves](const PacketSight& sight) { return sight.leaves == leaves; },
-      [](const PacketSight& sight) { return sight.at; });
+      log.captures, [leaves](const PacketCapture& capture) { return capture.leaves == leaves; },
+      [](const PacketCapture& capture) { return capture.at; });
 }
 
 // Compares departure and arrival, because no switch reported the packet.
@@ -144,15 +149,15 @@ base::Instant time_of(const spillway_event& event) {
 
 std::vector<PacketPath> join_paths(const PacketLog& log) {
   Joiner joiner;
-  for (const PacketSight* sight : sights_in_order(log, true)) {
-    joiner.add_left(*sight);
+  for (const PacketCapture* capture : captures_in_order(log, true)) {
+    joiner.add_left(*capture);
   }
   const auto all = [](const spillway_event&) { return true; };
   for (const spillway_event* event : in_order(log.events, all, time_of)) {
     joiner.add_decided(*event);
   }
-  for (const PacketSight* sight : sights_in_order(log, false)) {
-    joiner.add_arrived(*sight);
+  for (const PacketCapture* capture : captures_in_order(log, false)) {
+    joiner.add_arrived(*capture);
   }
   std::vector<PacketPath> paths = joiner.take();
   if (log.left_out > 0 && !log.hosts.empty()) {
@@ -189,6 +194,50 @@ TraceSummary summarise_paths(const std::vector<PacketPath>& paths, const PacketL
   summary.left_out = log.left_out;
   summary.missed += log.missed;
   return summary;
+}
+
+std::string_view outcome_name(PacketOutcome outcome) {
+  switch (outcome) {
+    case PacketOutcome::kWhole:
+      return "whole";
+    case PacketOutcome::kLost:
+      return "lost";
+    case PacketOutcome::kUnseen:
+      return "sent unseen";
+    default:
+      return dataplane::reason_name(static_cast<spillway_reason>(outcome));
+  }
+}
+
+std::optional<PacketCapture> read_capture(base::MutableByteView frame, std::uint32_t bytes) {
+  if (frame.empty()) {
+    return std::nullopt;
+  }
+  const std::uint8_t* end = frame.data() + frame.size();
+  spillway_layout layout = {};
+  spillway_find_layout(frame.data(), end, &layout);
+  const std::uint8_t* udp = spillway_udp_of(frame.data(), end, &layout);
+  const std::uint32_t headers = layout.transport + SPILLWAY_UDP_HEADER;
+  if (udp == nullptr ||
+      headers + sizeof(spillway_data_header) > std::min<std::size_t>(bytes, frame.size())) {
+    return std::nullopt;
+  }
+  spillway_frame read = {};
+  spillway_read_payload(udp + SPILLWAY_UDP_HEADER, bytes - headers, &read);
+  if (read.flags == 0) {
+    return std::nullopt;
+  }
+  PacketCapture capture;
+  capture.bytes = bytes;
+  capture.ecn = spillway_traffic_class(frame.data(), end, &layout) & 0x03;
+  std::memcpy(&capture.header, udp + SPILLWAY_UDP_HEADER, sizeof(capture.header));
+  return capture;
+}
+
+HardwareAddress receiver_of(base::ByteView frame) {
+  HardwareAddress address;
+  std::copy_n(frame.data(), address.size(), address.begin());
+  return address;
 }
 
 }  // namespace spillway::lab

@@ -10,8 +10,9 @@
 #include <set>
 #include <string>
 
-#include "base/chrome_events.h"
+#include "base/clock.h"
 #include "base/own_file.h"
+#include "base/text.h"
 #include "lab/trace/packet_paths.h"
 #include "net/system_call.h"
 #include "switch/dataplane/port_config.h"

@@ -27,8 +27,6 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "lab/trace/packet_paths.h"
-#include "lab/trace/packet_sight.h"
-#include "lab/trace/trace_summary.h"
 
 namespace spillway::lab {
 

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "lab/trace/packet_paths.h"
+#include "switch/dataplane/frame.h"
 
 namespace spillway::lab {
 namespace {
@@ -26,16 +30,16 @@ spillway_packet_header data_header(std::uint16_t packet) {
   return header;
 }
 
-PacketSight sight(bool leaves, std::uint16_t packet, std::int64_t at_us,
-                  std::uint32_t bytes = kWholeBytes) {
-  PacketSight sight;
-  sight.at = base::Instant(base::microseconds(at_us));
-  sight.header = data_header(packet);
-  sight.bytes = bytes;
-  sight.host = leaves ? 1 : 0;
-  sight.to = 0;
-  sight.leaves = leaves;
-  return sight;
+PacketCapture capture(bool leaves, std::uint16_t packet, std::int64_t at_us,
+                      std::uint32_t bytes = kWholeBytes) {
+  PacketCapture capture;
+  capture.at = base::Instant(base::microseconds(at_us));
+  capture.header = data_header(packet);
+  capture.bytes = bytes;
+  capture.host = leaves ? 1 : 0;
+  capture.to = 0;
+  capture.leaves = leaves;
+  return capture;
 }
 
 spillway_event event(std::uint16_t packet, std::int64_t at_us, spillway_reason reason,
@@ -62,8 +66,8 @@ PacketLog log_of_two_hosts() {
 // One packet whole, one trimmed, one dropped.
 PacketLog three_packets() {
   PacketLog log = log_of_two_hosts();
-  log.sights = {sight(true, 17, 100), sight(true, 18, 110), sight(true, 19, 120),
-                sight(false, 17, 150), sight(false, 18, 140, kTrimmedBytes)};
+  log.captures = {capture(true, 17, 100), capture(true, 18, 110), capture(true, 19, 120),
+                  capture(false, 17, 150), capture(false, 18, 140, kTrimmedBytes)};
   log.events = {event(17, 101, SPILLWAY_REASON_ADMITTED, kWholeBytes),
                 event(18, 111, SPILLWAY_REASON_TRIMMED, kTrimmedBytes),
                 event(19, 121, SPILLWAY_REASON_EARLY, 0)};
@@ -137,9 +141,9 @@ TEST(PacketTrace, NamesEveryTypeAndTheRanks) {
       {SPILLWAY_TYPE_WAIT, "WAIT"},     {SPILLWAY_TYPE_LEAVE, "LEAVE"}};
   for (const auto& [type, name] : names) {
     PacketLog log = log_of_two_hosts();
-    log.sights = {sight(true, 0, 1)};
-    log.sights[0].header.version_type = static_cast<__u8>(SPILLWAY_WIRE_VERSION << 4 | type);
-    log.sights[0].header.destination = 7;  // a rank, whatever its host's number
+    log.captures = {capture(true, 0, 1)};
+    log.captures[0].header.version_type = static_cast<__u8>(SPILLWAY_WIRE_VERSION << 4 | type);
+    log.captures[0].header.destination = 7;  // a rank, whatever its host's number
     const Json trace = trace_of(log);
     EXPECT_EQ(bars_named(trace, name + " 1>7 operation 3 signature 0x1000abcd1234 piece 2").size(),
               1U)
@@ -188,14 +192,14 @@ TEST(PacketTrace, CountsOutcomesAndTimes) {
 TEST(PacketTrace, TheOrderOfWhatWasSeenDoesNotMatter) {
   PacketLog log = three_packets();
   const Json in_order = trace_of(log);
-  std::ranges::reverse(log.sights);
+  std::ranges::reverse(log.captures);
   std::ranges::reverse(log.events);
   EXPECT_EQ(trace_of(log), in_order);
 }
 
 TEST(PacketTrace, NothingIsDecidedBeforeItLeft) {
   PacketLog log = log_of_two_hosts();
-  log.sights = {sight(true, 1, 10), sight(false, 1, 20)};
+  log.captures = {capture(true, 1, 10), capture(false, 1, 20)};
   log.events = {event(1, 9, SPILLWAY_REASON_ADMITTED, kWholeBytes)};
   const Json trace = trace_of(log);
   expect_whole_arrows(trace);
@@ -211,8 +215,8 @@ TEST(PacketTrace, QueuesAreCounters) {
 
 TEST(PacketTrace, PacketsThatLookTheSameGoByTheirOrder) {
   PacketLog log = log_of_two_hosts();
-  log.sights = {sight(true, 1, 10), sight(true, 1, 20), sight(true, 1, 30), sight(false, 1, 41),
-                sight(false, 1, 51)};
+  log.captures = {capture(true, 1, 10), capture(true, 1, 20), capture(true, 1, 30),
+                  capture(false, 1, 41), capture(false, 1, 51)};
   log.events = {event(1, 11, SPILLWAY_REASON_ADMITTED, kWholeBytes),
                 event(1, 21, SPILLWAY_REASON_QUEUE_FULL, 0),
                 event(1, 31, SPILLWAY_REASON_ADMITTED, kWholeBytes)};
@@ -225,8 +229,8 @@ TEST(PacketTrace, PacketsThatLookTheSameGoByTheirOrder) {
 
 TEST(PacketTrace, APacketSeenTwiceBreaksNothing) {
   PacketLog log = three_packets();
-  log.sights.push_back(log.sights[0]);
-  log.sights.push_back(log.sights[3]);
+  log.captures.push_back(log.captures[0]);
+  log.captures.push_back(log.captures[3]);
   log.events.push_back(log.events[1]);
   const Json trace = trace_of(log);
   expect_whole_arrows(trace);
@@ -261,18 +265,18 @@ TEST(PacketTrace, WithoutASwitchThatTellsTheEndsSpeak) {
 TEST(PacketTrace, AMarkIsSeenAtTheEndsToo) {
   PacketLog log = log_of_two_hosts();
   log.ports.clear();
-  log.sights = {sight(true, 1, 10), sight(false, 1, 20)};
-  log.sights[0].ecn = SPILLWAY_ECN_ECT0;
-  log.sights[1].ecn = SPILLWAY_ECN_CE;
+  log.captures = {capture(true, 1, 10), capture(false, 1, 20)};
+  log.captures[0].ecn = SPILLWAY_ECN_ECT0;
+  log.captures[1].ecn = SPILLWAY_ECN_CE;
   EXPECT_EQ(summary_of(log).of(PacketOutcome::kMarked), 1U);
 }
 
 TEST(PacketTrace, GapsAreTold) {
   PacketLog log = log_of_two_hosts();
-  log.sights = {sight(true, 1, 10), sight(false, 1, 20),               // the switch did not report
+  log.captures = {capture(true, 1, 10), capture(false, 1, 20),         // the switch did not report
                                                                        // it
-                sight(true, 2, 30),                                    // nor did it see this one
-                sight(false, 3, 40)};                                  // its departure was not seen
+                  capture(true, 2, 30),                                // nor did it see this one
+                  capture(false, 3, 40)};                              // its departure was not seen
   log.events = {event(4, 50, SPILLWAY_REASON_ADMITTED, kWholeBytes)};  // seen only at the switch
   log.missed = 5;
   const TraceSummary summary = summary_of(log);
@@ -290,7 +294,7 @@ TEST(PacketTrace, GapsAreTold) {
 
 TEST(PacketTrace, GrayLossIsNamed) {
   PacketLog log = log_of_two_hosts();
-  log.sights = {sight(true, 1, 10)};
+  log.captures = {capture(true, 1, 10)};
   log.events = {event(1, 11, SPILLWAY_REASON_ADMITTED, kWholeBytes)};
   log.events[0].is_lost = 1;
   EXPECT_EQ(bars_named(trace_of(log), "lost on the link").size(), 1U);
@@ -299,8 +303,9 @@ TEST(PacketTrace, GrayLossIsNamed) {
 
 TEST(PacketTrace, BeyondTheLimitOnlyWholeWaysAreShown) {
   PacketLog log = three_packets();
-  std::erase_if(log.sights,
-                [](const PacketSight& sight) { return sight.leaves && sight.header.packet != 17; });
+  std::erase_if(log.captures, [](const PacketCapture& capture) {
+    return capture.leaves && capture.header.packet != 17;
+  });
   log.left_out = 2;
   EXPECT_EQ(join_paths(log).size(), 1U);
   EXPECT_EQ(summary_of(log).left_out, 2U);
@@ -309,7 +314,7 @@ TEST(PacketTrace, BeyondTheLimitOnlyWholeWaysAreShown) {
 TEST(PacketTrace, ASwitchAloneIsATraceOfDecisions) {
   PacketLog log = three_packets();
   log.hosts.clear();
-  log.sights.clear();
+  log.captures.clear();
   const Json trace = trace_of(log);
   EXPECT_EQ(events_of(trace, "X").size(), 3U);
   EXPECT_TRUE(events_of(trace, "s").empty());
@@ -337,8 +342,8 @@ TEST(PacketTrace, NamesAreQuoted) {
 TEST(PacketTrace, IsWrittenInPieces) {
   PacketLog log = log_of_two_hosts();
   for (std::uint16_t i = 0; i < 3000; ++i) {
-    log.sights.push_back(sight(true, i, 10 * i));
-    log.sights.push_back(sight(false, i, 10 * i + 100));
+    log.captures.push_back(capture(true, i, 10 * i));
+    log.captures.push_back(capture(false, i, 10 * i + 100));
     log.events.push_back(event(i, 10 * i + 1, SPILLWAY_REASON_ADMITTED, kWholeBytes));
   }
   std::size_t pieces = 0;
@@ -353,5 +358,74 @@ TEST(PacketTrace, IsWrittenInPieces) {
   expect_whole_arrows(trace);
 }
 
+// ------------------------------------------------------------------ paths
+
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr std::size_t kHeaders =
+    SPILLWAY_ETHERNET_HEADER + SPILLWAY_IPV4_HEADER + SPILLWAY_UDP_HEADER;
+
+// A data packet of 16 planes of 704 coordinates, 80 bytes of head, over IPv4.
+Bytes data_frame(std::size_t payload_bytes) {
+  Bytes frame(kHeaders + payload_bytes);
+  frame[5] = 7;  // last byte of the receiver's address
+  frame[12] = 0x08;
+  std::uint8_t* ip = frame.data() + SPILLWAY_ETHERNET_HEADER;
+  ip[0] = 0x45;
+  ip[1] = 9 << 2 | SPILLWAY_ECN_ECT0;
+  ip[9] = SPILLWAY_PROTOCOL_UDP;
+  spillway_store_be16(ip + 2, static_cast<std::uint32_t>(frame.size()) - SPILLWAY_ETHERNET_HEADER);
+  spillway_store_be16(ip + SPILLWAY_IPV4_HEADER + 4,
+                      static_cast<std::uint32_t>(SPILLWAY_UDP_HEADER + payload_bytes));
+  spillway_data_header header = {};
+  header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
+  header.common.packet = 17;
+  header.code = SPILLWAY_PAYLOAD_PLANES << 4 | SPILLWAY_MAX_ROW_LOG2;
+  header.planes = 1 << 6 | 16;
+  header.quanta = 22;
+  header.head_words = 20;
+  header.scale = 0x3F800000;
+  std::memcpy(frame.data() + kHeaders, &header, sizeof(header));
+  return frame;
+}
+
+TEST(PacketCapture, ReadsAWholePacketFromItsFirstBytes) {
+  Bytes frame = data_frame(1400);
+  const std::optional<PacketCapture> capture =
+      read_capture({frame.data(), SPILLWAY_LONGEST_HEADERS}, 1442);
+  ASSERT_TRUE(capture.has_value());
+  EXPECT_EQ(capture->bytes, 1442U);
+  EXPECT_EQ(+capture->header.packet, 17);
+  EXPECT_EQ(capture->ecn, SPILLWAY_ECN_ECT0);
+  EXPECT_EQ(receiver_of(frame), (HardwareAddress{0, 0, 0, 0, 0, 7}));
+}
+
+TEST(PacketCapture, KnowsAPacketThatWasCutAndKeptItsLengths) {
+  Bytes frame = data_frame(1400);
+  const std::optional<PacketCapture> capture =
+      read_capture({frame.data(), SPILLWAY_LONGEST_HEADERS}, 256);
+  ASSERT_TRUE(capture.has_value());
+  EXPECT_EQ(capture->bytes, 256U);
+}
+
+TEST(PacketCapture, TakesNothingElseForSpillways) {
+  Bytes other = data_frame(1400);
+  other[kHeaders] = (SPILLWAY_WIRE_VERSION + 1) << 4 | SPILLWAY_TYPE_DATA;
+  EXPECT_FALSE(read_capture(other, 1442).has_value());
+  Bytes tcp = data_frame(1400);
+  tcp[SPILLWAY_ETHERNET_HEADER + 9] = 6;
+  EXPECT_FALSE(read_capture(tcp, 1442).has_value());
+}
+
+TEST(PacketCapture, ReadsNoFurtherThanThereAreBytes) {
+  const Bytes frame = data_frame(1400);
+  for (std::size_t kept = 0; kept < kHeaders + sizeof(spillway_data_header); ++kept) {
+    Bytes cut(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(kept));
+    EXPECT_FALSE(read_capture(cut, 1442).has_value()) << kept;
+    EXPECT_FALSE(read_capture(cut, static_cast<std::uint32_t>(kept)).has_value()) << kept;
+  }
+}
+
 }  // namespace
+
 }  // namespace spillway::lab

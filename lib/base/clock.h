@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The source of time. The core never asks the operating system; it is given a Clock or, better, an
+// Time: clocks, a summary of many durations, and lanes for overlapping intervals.
+//
+// The core never asks the operating system for the time; it is given a Clock or, better, an
 // Instant. Real programs use a MonotonicClock, tests and the simulator a ManualClock. Times that
 // machines must agree on use the time of day, which is only as exact as their clocks.
+//
+// Except for the functions and the MonotonicClock, values belong to one thread.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -43,6 +54,34 @@ class ManualClock final : public Clock {
 
  private:
   Instant now_;
+};
+
+// Count, mean, median, 99th percentile and longest of many durations. Percentiles are nearest-rank,
+// so each is one of the durations. Without durations all figures are zero.
+struct DurationSummary {
+  std::uint64_t count = 0;
+  Duration mean;
+  Duration p50;
+  Duration p99;
+  Duration max;
+};
+
+DurationSummary summarise(std::vector<Duration> durations);
+
+// Rows for the bars of a Chrome trace, which must not overlap within a row. Puts a bar into the
+// lowest lane that is free when the bar begins.
+class TraceLanes {
+ public:
+  // Call this in the order of the bars' starts.
+  std::size_t place(Instant start, Instant end);
+
+ private:
+  template <typename T>
+  using LeastFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
+
+  LeastFirst<std::pair<Instant, std::size_t>> taken_;  // when each lane becomes free, and the lane
+  LeastFirst<std::size_t> free_;
+  std::size_t lanes_ = 0;
 };
 
 }  // namespace spillway::base

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <numeric>
@@ -81,20 +81,6 @@ bool are_choices(std::string_view choices, std::string_view text) {
   });
 }
 
-// The signal's name in the table's spelling, or its number; empty if it is neither. Numbers are
-// Linux's, without those that the C library reserves.
-std::string_view signal_named(std::string_view choices, std::string_view text) {
-  constexpr std::array<std::int64_t, 5> kOfNames = {0, 1, 3, 10, 12};  // none, HUP, QUIT, USR1, 2
-  constexpr std::int64_t kFirstRealTime = 34;
-  constexpr std::int64_t kLastRealTime = 64;
-  if (const std::optional<std::int64_t> number = parse_number<std::int64_t>(text)) {
-    const bool is_known = std::find(kOfNames.begin(), kOfNames.end(), *number) != kOfNames.end();
-    return is_known || (*number >= kFirstRealTime && *number <= kLastRealTime) ? text : "";
-  }
-  text.remove_prefix(same_word(text.substr(0, 3), "SIG") ? 3 : 0);
-  return choice_named(choices, text);
-}
-
 struct HostAndPort {
   std::string_view host;  // without brackets
   bool has_brackets = false;
@@ -133,6 +119,10 @@ bool is_address(std::string_view text) {
   return place && place->host.find_first_not_of(characters) == std::string_view::npos;
 }
 
+bool is_listen(std::string_view text) {
+  return is_address(text) || is_number_within<std::int64_t>(text, 1, kMaxPort);
+}
+
 bool are_addresses(std::string_view text) {
   const std::vector<std::string_view> parts = list_of(text);
   return std::all_of(parts.begin(), parts.end(), is_address);
@@ -147,7 +137,7 @@ bool is_word(VariableKind kind) {
     case VariableKind::kFlag:
     case VariableKind::kChoice:
     case VariableKind::kChoices:
-    case VariableKind::kSignal:
+    case VariableKind::kListen:
       return true;
     default:
       return false;
@@ -170,12 +160,12 @@ bool is_allowed(const Variable& variable, std::string_view text) {
       return !choice_named(variable.choices, text).empty();
     case VariableKind::kChoices:
       return are_choices(variable.choices, text);
-    case VariableKind::kSignal:
-      return !signal_named(variable.choices, text).empty();
     case VariableKind::kPlace:
       return is_place(text);
     case VariableKind::kAddress:
       return is_address(text);
+    case VariableKind::kListen:
+      return is_listen(text);
     case VariableKind::kAddresses:
       return are_addresses(text);
     case VariableKind::kSecret:
@@ -188,14 +178,7 @@ bool is_allowed(const Variable& variable, std::string_view text) {
 }
 
 std::string_view as_in_table(const Variable& variable, std::string_view text) {
-  switch (variable.kind) {
-    case VariableKind::kChoice:
-      return choice_named(variable.choices, text);
-    case VariableKind::kSignal:
-      return signal_named(variable.choices, text);
-    default:
-      return text;
-  }
+  return variable.kind == VariableKind::kChoice ? choice_named(variable.choices, text) : text;
 }
 
 // ------------------------------------------------------------------ sentences
@@ -254,13 +237,12 @@ std::string allowed_values(const Variable& variable) {
     case VariableKind::kChoices:
       return fmt::format("a list of {}, with ^ in front for all but these",
                          alternatives(variable.choices));
-    case VariableKind::kSignal:
-      return fmt::format("{}, the number of one, or a real-time signal's",
-                         alternatives(variable.choices));
     case VariableKind::kPlace:
       return "a host and a port, such as 10.0.0.1:29517";
     case VariableKind::kAddress:
       return "an address and a port, such as 10.0.0.1:7077 or [fd00::1]:7077";
+    case VariableKind::kListen:
+      return "a port, or an address and a port, such as 9400, 10.0.0.1:9400 or [fd00::1]:9400";
     case VariableKind::kAddresses:
       return "addresses with ports, such as 10.0.0.1:7077,10.0.0.2:7077";
     case VariableKind::kSecret:
@@ -292,12 +274,14 @@ Result<VariableValue> value_of(const Environment& environment, const Variable& v
 
 Status check(const Environment& environment) {
   std::string sentences;
-  for (const Variable& variable : kVariables) {
+  const auto add_error = [&](const Variable& variable) {
     const Result<VariableValue> value = value_of(environment, variable);
     if (!value.ok()) {
       sentences += (sentences.empty() ? "" : "; ") + value.status().message();
     }
-  }
+  };
+  std::for_each(kVariables.begin(), kVariables.end(), add_error);
+  std::for_each(kPrivateVariables.begin(), kPrivateVariables.end(), add_error);
   return sentences.empty() ? Status() : invalid_argument(sentences);
 }
 
@@ -317,6 +301,17 @@ std::vector<UnknownVariable> unknown_variables(const Environment& environment) {
     }
   }
   return unknown;
+}
+
+void warn_of_unknown_variables(const Environment& environment,
+                               const std::function<void(const std::string&)>& warn) {
+  static std::atomic_flag has_warned;
+  if (has_warned.test_and_set()) {
+    return;
+  }
+  for (const auto& [name, nearest] : unknown_variables(environment)) {
+    warn(fmt::format("{} is set, but nothing reads it; the nearest name is {}", name, nearest));
+  }
 }
 
 // ------------------------------------------------------------------ Environment
@@ -370,14 +365,6 @@ Result<std::optional<std::int64_t>> Environment::optional_number(OptionalNumber 
     return value.status();
   }
   return parse_number<std::int64_t>(value->text);
-}
-
-Result<std::optional<double>> Environment::optional_share(OptionalShare name) const {
-  const Result<VariableValue> value = value_of(*this, name.variable);
-  if (!value.ok()) {
-    return value.status();
-  }
-  return parse_number<double>(value->text);
 }
 
 Result<Duration> Environment::seconds(Seconds name) const {

@@ -10,13 +10,15 @@
 //   SPILLWAY_MTU is '70000': it must be a whole number from 576 to 65536
 //
 // check() validates all of them at once, when a communicator is made and when the tool starts, so
-// that typing errors surface early. Whether an address is usable only a system call can tell; its
-// user reports that with refusal().
+// that typing errors surface early; warn_of_unknown_variables() then names variables that nothing
+// reads. Whether an address is usable only a system call can tell; its user reports that with
+// refusal().
 //
 // A plain value. of_process() must not run while another thread calls setenv.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -40,13 +42,12 @@ class Environment {
  public:
   using Number = VariableWithDefault<VariableKind::kNumber>;
   using OptionalNumber = VariableWithoutDefault<VariableKind::kNumber>;
-  using OptionalShare = VariableWithoutDefault<VariableKind::kShare>;
   using Seconds = VariableWithDefault<VariableKind::kSeconds>;
   using Flag = VariableWithDefault<VariableKind::kFlag>;
   using Text = VariableOf<VariableKind::kText, VariableKind::kPath>;
-  using Checked = VariableOf<VariableKind::kChoice, VariableKind::kChoices, VariableKind::kSignal,
-                             VariableKind::kPlace, VariableKind::kAddress, VariableKind::kAddresses,
-                             VariableKind::kSecret>;
+  using Checked = VariableOf<VariableKind::kChoice, VariableKind::kChoices, VariableKind::kPlace,
+                             VariableKind::kAddress, VariableKind::kListen,
+                             VariableKind::kAddresses, VariableKind::kSecret>;
 
   Environment() = default;
   Environment(std::initializer_list<std::pair<const std::string, std::string>> variables)
@@ -65,11 +66,10 @@ class Environment {
   // The value of a variable in the table, else its default. Optional ones have no default.
   Result<std::int64_t> number(Number name) const;
   Result<std::optional<std::int64_t>> optional_number(OptionalNumber name) const;
-  Result<std::optional<double>> optional_share(OptionalShare name) const;
   Result<Duration> seconds(Seconds name) const;
   Result<bool> flag(Flag name) const;
   std::string text(Text name) const;
-  // A choice or signal in the table's spelling, other kinds as they were set; empty if unset
+  // A choice in the table's spelling, other kinds as they were set; empty if unset
   // without a default.
   Result<std::string> checked_text(Checked name) const;
 
@@ -96,14 +96,19 @@ std::string allowed_values(const Variable& variable);
 // For example "SPILLWAY_MTU is '70000': it must be ...".
 Status refusal(const Variable& variable, std::string_view value);
 
-// SPILLWAY_* variables that are set but not in the table, each with the nearest known name.
+// SPILLWAY_* variables that are set but in neither table, each with the nearest known name.
 struct UnknownVariable {
   std::string name;
   std::string_view nearest;
 };
 std::vector<UnknownVariable> unknown_variables(const Environment& environment);
 
-// The name in the table with the smallest edit distance.
+// Calls `warn` with a sentence for each of them. Only the first call in a process does so, because
+// the tool and each of its communicators check variables.
+void warn_of_unknown_variables(const Environment& environment,
+                               const std::function<void(const std::string&)>& warn);
+
+// The name of a public variable with the smallest edit distance.
 std::string_view nearest_variable(std::string_view name);
 
 }  // namespace spillway::base

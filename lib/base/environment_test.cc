@@ -28,12 +28,12 @@ TEST(Environment, AVariableThatIsSetButEmptyCountsAsNotSet) {
 }
 
 TEST(Environment, ReadsByTheTable) {
-  const Environment environment{
-      {"SPILLWAY_MTU", " 9000 "}, {"SPILLWAY_PEER_TIMEOUT", "0.5"}, {"SPILLWAY_GSO", "0"},
-      {"SPILLWAY_DEBUG", "info"}, {"SPILLWAY_TIMELINE", " x.json"}, {"SPILLWAY_LISTEN", "[::1]:0"}};
+  const Environment environment{{"SPILLWAY_MTU", " 9000 "},       {"SPILLWAY_PEER_TIMEOUT", "0.5"},
+                                {"SPILLWAY_ENCRYPT", "1"},        {"SPILLWAY_DEBUG", "info"},
+                                {"SPILLWAY_TIMELINE", " x.json"}, {"SPILLWAY_LISTEN", "[::1]:0"}};
   EXPECT_EQ(*environment.optional_number("SPILLWAY_MTU"), 9000);
   EXPECT_EQ(*environment.seconds("SPILLWAY_PEER_TIMEOUT"), milliseconds(500));
-  EXPECT_FALSE(*environment.flag("SPILLWAY_GSO"));
+  EXPECT_TRUE(*environment.flag("SPILLWAY_ENCRYPT"));
   EXPECT_EQ(*environment.checked_text("SPILLWAY_DEBUG"), "INFO");
   EXPECT_EQ(environment.text("SPILLWAY_TIMELINE"), " x.json");
   EXPECT_EQ(*environment.checked_text("SPILLWAY_LISTEN"), "[::1]:0");
@@ -41,10 +41,10 @@ TEST(Environment, ReadsByTheTable) {
 
 TEST(Environment, WhatIsNotSetHasTheTablesDefault) {
   const Environment empty;
-  EXPECT_EQ(*empty.number("SPILLWAY_FLIGHT_RECORDER"), 1024);
+  EXPECT_EQ(*empty.number("SPILLWAY_TRIM_BYTES"), 0);
   EXPECT_EQ(*empty.seconds("SPILLWAY_PEER_TIMEOUT"), milliseconds(1400));
   EXPECT_TRUE(*empty.flag("SPILLWAY_LOCAL_COPY"));
-  EXPECT_EQ(*empty.checked_text("SPILLWAY_DUMP_SIGNAL"), "USR2");
+  EXPECT_EQ(*empty.checked_text("SPILLWAY_CODEC"), "exact");
   EXPECT_EQ(*empty.checked_text("SPILLWAY_COMM_ID"), "");
   EXPECT_EQ(empty.text("SPILLWAY_TIMELINE"), "");
 }
@@ -70,9 +70,9 @@ TEST(Environment, AValueThatIsNotAllowedIsNamedWithWhatIs) {
             "as 5 or 0.5");
   EXPECT_EQ(error_of("SPILLWAY_LOSS_BOUND", "1%"),
             "SPILLWAY_LOSS_BOUND is '1%': it must be a share from 0 to 1, such as 0.01");
-  EXPECT_EQ(error_of("SPILLWAY_MODE", "sloppy"),
-            "SPILLWAY_MODE is 'sloppy': it must be exact or tolerant");
-  EXPECT_EQ(error_of("SPILLWAY_GRO", "off"), "SPILLWAY_GRO is 'off': it must be 0 or 1");
+  EXPECT_EQ(error_of("SPILLWAY_CARRIER", "sctp"),
+            "SPILLWAY_CARRIER is 'sctp': it must be auto, udp or tcp");
+  EXPECT_EQ(error_of("SPILLWAY_ENCRYPT", "off"), "SPILLWAY_ENCRYPT is 'off': it must be 0 or 1");
   EXPECT_EQ(error_of("SPILLWAY_COMM_ID", "here"),
             "SPILLWAY_COMM_ID is 'here': it must be a host and a port, such as 10.0.0.1:29517");
   EXPECT_EQ(error_of("SPILLWAY_SECRET", "password"),
@@ -83,7 +83,8 @@ TEST(Environment, AValueThatIsNotAllowedIsNamedWithWhatIs) {
 
 TEST(Environment, AllThatAreWrongAreNamedAtOnce) {
   const std::string error =
-      check({{"SPILLWAY_MTU", "x"}, {"SPILLWAY_THREADS", "-1"}, {"SPILLWAY_GSO", "1"}}).message();
+      check({{"SPILLWAY_MTU", "x"}, {"SPILLWAY_THREADS", "-1"}, {"SPILLWAY_ENCRYPT", "1"}})
+          .message();
   EXPECT_EQ(error, error_of("SPILLWAY_MTU", "x") + "; " + error_of("SPILLWAY_THREADS", "-1"));
 }
 
@@ -95,25 +96,25 @@ struct Sample {
 
 TEST(Environment, KindsTakeWhatTheySay) {
   const std::vector<Sample> samples = {
-      {"SPILLWAY_FLIGHT_RECORDER",
-       {"1", "65536"},
-       {"0", "65537", "-3", "3x", "many", "1e3", "99999999999999999999"}},
+      {"SPILLWAY_BITS",
+       {"1", "32"},
+       {"0", "33", "-3", "3x", "many", "1e1", "99999999999999999999"}},
       {"SPILLWAY_PEER_TIMEOUT",
        {"0.1", "5", "86400"},
        {"0", "-1", "soon", "nan", "inf", "0.01", "1e9"}},
       {"SPILLWAY_LEAST_CONTRIBUTORS", {"0", "1", ".5", "1e-3"}, {"-0.1", "1.1", "nan", "half"}},
-      {"SPILLWAY_TOLERANT_BYTES",
-       {"0", "9223372036854775807"},
-       {"64k", "-1", "9223372036854775808"}},
+      {"SPILLWAY_LINK_RATE",
+       {"1000", "9223372036854775807"},
+       {"64k", "999", "9223372036854775808"}},
       {"SPILLWAY_LOCAL_COPY", {"0", "1"}, {"2", "yes", "true"}},
       {"SPILLWAY_SIMD", {"scalar", "AVX2"}, {"sse9", "scalar,neon"}},
       {"SPILLWAY_DEBUG", {"NONE", "trace"}, {"LOUD", "1"}},
       {"SPILLWAY_DEBUG_SUBSYS",
        {"NET", "net,COLL", "^NET,CODEC", "ALL"},
        {"MOON", "NET,MOON", "NET,,COLL", "^"}},
-      {"SPILLWAY_DUMP_SIGNAL",
-       {"USR1", "SIGUSR2", "NONE", "10", "0", "34", "64"},
-       {"KILL", "9", "33", "65", "-1", "SIG"}},
+      {"SPILLWAY_METRICS_LISTEN",
+       {"9400", "1", "65535", "10.0.0.1:0", "[fd00::1]:9400"},
+       {"0", "65536", "http", "head:9400", "10.0.0.1", ":9400"}},
       {"SPILLWAY_COMM_ID",
        {"head:29517", "10.0.0.1:1", "[fd00::1]:7"},
        {"head", ":7", "head:0", "head:65536", "fd00::1:7", "head:"}},
@@ -138,17 +139,19 @@ TEST(Environment, KindsTakeWhatTheySay) {
   }
 }
 
-TEST(Environment, ASignalIsANameOfTheTableOrANumber) {
-  const auto signal = [](const std::string& text) {
-    return *Environment({{"SPILLWAY_DUMP_SIGNAL", text}}).checked_text("SPILLWAY_DUMP_SIGNAL");
-  };
-  EXPECT_EQ(signal("SIGHUP"), "HUP");
-  EXPECT_EQ(signal("usr1"), "USR1");
-  EXPECT_EQ(signal("40"), "40");
+TEST(Environment, PrivateVariablesAreKnownAndCheckedButNeverProposed) {
+  const Environment environment{{"SPILLWAY_STAGE", "/x"}, {"SPILLWAY_LAB_HOOK", "FP16"}};
+  EXPECT_TRUE(unknown_variables(environment).empty());
+  EXPECT_EQ(*environment.checked_text("SPILLWAY_LAB_HOOK"), "fp16");
+  EXPECT_EQ(error_of("SPILLWAY_LAB_HOOK", "zip"),
+            "SPILLWAY_LAB_HOOK is 'zip': it must be fp16, powersgd or flat");
+  for (const Variable& variable : kPrivateVariables) {
+    EXPECT_NE(nearest_variable(variable.name), variable.name);
+  }
 }
 
 TEST(Environment, NamesThatNobodyReadsAreFoundWithTheNearestOne) {
-  const Environment environment{{"SPILLWAY_PRECISON", "5"},
+  const Environment environment{{"SPILLWAY_TRIM_BYTE", "5"},
                                 {"SPILLWAY_DEBUG_LEVEL", "INFO"},
                                 {"SPILLWAY_MTU", "1500"},
                                 {"SPILLWAY_UNSET", ""},
@@ -157,8 +160,17 @@ TEST(Environment, NamesThatNobodyReadsAreFoundWithTheNearestOne) {
   ASSERT_EQ(unknown.size(), 2U);
   EXPECT_EQ(unknown[0].name, "SPILLWAY_DEBUG_LEVEL");
   EXPECT_EQ(unknown[0].nearest, "SPILLWAY_DEBUG_FILE");
-  EXPECT_EQ(unknown[1].name, "SPILLWAY_PRECISON");
-  EXPECT_EQ(unknown[1].nearest, "SPILLWAY_PRECISION");
+  EXPECT_EQ(unknown[1].name, "SPILLWAY_TRIM_BYTE");
+  EXPECT_EQ(unknown[1].nearest, "SPILLWAY_TRIM_BYTES");
+  std::vector<std::string> warnings;
+  for (int times = 0; times < 2; ++times) {
+    warn_of_unknown_variables(environment,
+                              [&](const std::string& warning) { warnings.push_back(warning); });
+  }
+  ASSERT_EQ(warnings.size(), 2U);
+  EXPECT_EQ(warnings[1],
+            "SPILLWAY_TRIM_BYTE is set, but nothing reads it; the nearest name is "
+            "SPILLWAY_TRIM_BYTES");
 }
 
 TEST(Variables, EveryRowIsWholeAndItsDefaultIsAllowed) {
@@ -171,6 +183,13 @@ TEST(Variables, EveryRowIsWholeAndItsDefaultIsAllowed) {
     EXPECT_FALSE(variable.meaning.empty()) << variable.name;
     EXPECT_FALSE(allowed_values(variable).empty()) << variable.name;
     EXPECT_TRUE(variable.otherwise.empty() || variable.otherwise_words.empty()) << variable.name;
+    EXPECT_EQ(error_of(variable.name, std::string(variable.otherwise)), "allowed");
+    EXPECT_EQ(find_variable(variable.name), &variable);
+  }
+  for (const Variable& variable : kPrivateVariables) {
+    EXPECT_TRUE(names.insert(variable.name).second) << variable.name;
+    EXPECT_TRUE(variable.name.starts_with("SPILLWAY_")) << variable.name;
+    EXPECT_FALSE(variable.meaning.empty()) << variable.name;
     EXPECT_EQ(error_of(variable.name, std::string(variable.otherwise)), "allowed");
     EXPECT_EQ(find_variable(variable.name), &variable);
   }

@@ -34,7 +34,7 @@ enum class StatusCode {
   kAborted,          // this rank's owner aborted the group
 };
 
-// What must be recreated before the operation can succeed.
+// The thing to recreate before the operation can succeed.
 enum class ErrorScope { kNone, kCall, kPacket, kGroup, kProcess };
 
 std::string_view status_code_name(StatusCode code);

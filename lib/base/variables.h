@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of all SPILLWAY_* variables: name, kind, allowed values, default, meaning, readers.
+// The tables of all SPILLWAY_* variables: name, kind, allowed values, default, meaning, readers.
 // Code reads a variable by name and takes range and default from here (base/environment.h).
-// `spillway env` prints this table, and docs/environment.md is its output.
+// `spillway env` prints kVariables, and docs/environment.md is its output. kPrivateVariables, which
+// the program sets for the processes that it starts, are neither printed nor documented.
 //
-// Names are looked up at compile time: a name that is not in the table, or has another kind, does
-// not compile. To add a variable, add a row and run `spillway env --markdown >
-// docs/environment.md`.
+// Names are looked up at compile time: a name that is in no table, or has another kind, does not
+// compile. To add a variable, add a row and run `spillway env --markdown > docs/environment.md`.
 //
 // Constants; any thread.
 #pragma once
@@ -25,9 +25,9 @@ enum class VariableKind : std::uint8_t {
   kFlag,       // 0 or 1
   kChoice,     // one of `choices`
   kChoices,    // a list of `choices`; with ^ in front, all but these
-  kSignal,     // one of `choices`, with or without SIG, its number, or a real-time signal's number
   kPlace,      // a host and a port
   kAddress,    // a numeric address and a port
+  kListen,     // a port, or a numeric address and a port
   kAddresses,  // a list of addresses with ports
   kSecret,     // at least `least` bytes; never shown
   kText,       // anything
@@ -77,7 +77,7 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .most = internal::kMaxRanks,
      .otherwise_words = "as the launcher says",
      .readers = "library, PyTorch, tool",
-     .meaning = "number of ranks; set it together with SPILLWAY_RANK, and for spillway ps"},
+     .meaning = "number of ranks; set it together with SPILLWAY_RANK, and for spillway server"},
     {.name = "SPILLWAY_LOCAL_RANK",
      .topic = internal::kJob,
      .kind = VariableKind::kNumber,
@@ -111,72 +111,14 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise_words = "none",
      .readers = "library, PyTorch, tool",
      .meaning = "file for the ticket of an elastic job"},
-    {.name = "SPILLWAY_STAGE",
-     .topic = internal::kJob,
-     .kind = VariableKind::kPath,
-     .otherwise_words = "all ranks are real",
-     .readers = "PyTorch, tool",
-     .meaning =
-         "socket of a stage, of which this process is a real rank; spillway emulate stage sets it"},
     {.name = "SPILLWAY_SERVERS",
      .topic = internal::kJob,
      .kind = VariableKind::kNumber,
      .most = internal::kMaxRanks - 1,
      .otherwise = "0",
      .readers = "library, tool",
-     .meaning = "number of parameter servers (spillway ps) beside the ranks; default of spillway "
-                "ps itself: 1"},
-    {.name = "SPILLWAY_SERVER_INDEX",
-     .topic = internal::kJob,
-     .kind = VariableKind::kNumber,
-     .most = internal::kMaxRanks - 2,
-     .otherwise = "0",
-     .readers = "tool",
-     .meaning = "index of this spillway ps among the parameter servers"},
-    {.name = "SPILLWAY_PEERS",
-     .topic = internal::kJob,
-     .kind = VariableKind::kAddresses,
-     .otherwise_words = "ranks tell each other",
-     .readers = "library, lab sets it",
-     .meaning = "addresses of all ranks, in rank order"},
-    {.name = "SPILLWAY_LISTEN",
-     .topic = internal::kJob,
-     .kind = VariableKind::kAddress,
-     .otherwise_words = "a free port of the chosen interface",
-     .readers = "library, lab sets it",
-     .meaning = "address at which this rank receives"},
-    {.name = "SPILLWAY_LAB_ID",
-     .topic = internal::kJob,
-     .kind = VariableKind::kText,
-     .otherwise_words = "not in a lab",
-     .readers = "library, lab sets it",
-     .meaning = "name of the lab that started a process; keeps jobs of different labs apart"},
-    {.name = "SPILLWAY_HOST_NAME",
-     .topic = internal::kJob,
-     .kind = VariableKind::kText,
-     .otherwise_words = "not in a lab",
-     .readers = "lab sets it",
-     .meaning = "name of the lab host on which a command runs"},
-    {.name = "SPILLWAY_LAB_STEPS",
-     .topic = internal::kJob,
-     .kind = VariableKind::kPath,
-     .otherwise_words = "not reported",
-     .readers = "Python, lab sets it",
-     .meaning = "file in which lab compare reads a PyTorch script's step times"},
-    {.name = "SPILLWAY_LAB_BACKEND",
-     .topic = internal::kJob,
-     .kind = VariableKind::kChoice,
-     .choices = "gloo,spillway",
-     .otherwise_words = "as the script says",
-     .readers = "Python, lab sets it",
-     .meaning = "backend that init_process_group() creates under lab compare"},
-    {.name = "SPILLWAY_LAB_HOOK",
-     .topic = internal::kJob,
-     .kind = VariableKind::kChoice,
-     .choices = "fp16,powersgd",
-     .otherwise_words = "none",
-     .readers = "Python, lab sets it",
-     .meaning = "torch's communication hook that lab compare puts around DistributedDataParallel"},
+     .meaning = "number of parameter servers (spillway server) beside the ranks; default of "
+                "spillway server itself: 1"},
     {.name = "SPILLWAY_LIBRARY",
      .topic = internal::kJob,
      .kind = VariableKind::kPath,
@@ -224,14 +166,6 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .readers = "library, tool, lab sets it",
      .meaning =
          "frame size to which the switches trim, the same at all ranks; 0: they do not trim"},
-    {.name = "SPILLWAY_PATHS",
-     .topic = internal::kNetwork,
-     .kind = VariableKind::kNumber,
-     .least = 1,
-     .most = 64,
-     .otherwise_words = "8; 1 on loopback",
-     .readers = "library",
-     .meaning = "number of source ports over which packets are sprayed"},
     {.name = "SPILLWAY_CARRIER",
      .topic = internal::kNetwork,
      .kind = VariableKind::kChoice,
@@ -240,37 +174,16 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .readers = "library",
      .meaning = "carrier of packets, the same at all ranks; auto: UDP, and TCP to peers that UDP "
                 "does not reach"},
-    {.name = "SPILLWAY_TCP_CONGESTION",
-     .topic = internal::kNetwork,
-     .kind = VariableKind::kText,
-     .otherwise_words = "the system's",
-     .readers = "library",
-     .meaning = "congestion control for packets over TCP: cubic, bbr, ..."},
-    {.name = "SPILLWAY_WINDOW",
-     .topic = internal::kNetwork,
-     .kind = VariableKind::kChoice,
-     .choices = "spillway,dctcp,timely",
-     .otherwise = "spillway",
-     .readers = "library, tool",
-     .meaning = "algorithm that limits the data in flight to a rank: by marks and delay, by marks, "
-                "or by delay"},
-    {.name = "SPILLWAY_TRIMMED_TARGET",
-     .topic = internal::kNetwork,
-     .kind = VariableKind::kShare,
-     .otherwise_words = "no over-send",
-     .readers = "library, tool",
-     .meaning = "over-send on trimming fabrics: share of packets that should arrive trimmed so "
-                "that links stay full; at most 0.5"},
     {.name = "SPILLWAY_ALGORITHM",
      .topic = internal::kNetwork,
      .kind = VariableKind::kChoice,
-     .choices = "auto,direct,ring,tree,levels,switch",
+     .choices = "auto,direct,ring,tree,hierarchical,switch",
      .otherwise = "auto",
      .readers = "library",
      .meaning =
          "algorithm of exact operations, the same at all ranks. Ignored by operations that do not "
          "support it; an argument of the call wins. switch: exact operations as with auto; "
-         "tolerant all-reduces use thc up to 8 bits and blocks above, which switches can add"},
+         "tolerant all-reduces use levels up to 8 bits and blocks above, which switches can add"},
     {.name = "SPILLWAY_RACK_RANKS",
      .topic = internal::kNetwork,
      .kind = VariableKind::kNumber,
@@ -280,22 +193,6 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .meaning = "number of consecutive ranks under one switch, the same at all ranks and for every "
                 "communicator of the process. With thin links between switches, large exact "
                 "all-reduces then go in two levels. 0: unknown"},
-    {.name = "SPILLWAY_SHARES",
-     .topic = internal::kNetwork,
-     .kind = VariableKind::kChoice,
-     .choices = "auto,equal",
-     .otherwise = "auto",
-     .readers = "library",
-     .meaning = "how large all-reduces are divided among owners: by what links carry, or equally; "
-                "one rank decides for all"},
-    {.name = "SPILLWAY_CHUNKS",
-     .topic = internal::kNetwork,
-     .kind = VariableKind::kChoice,
-     .choices = "equal,balanced,striped",
-     .otherwise = "striped",
-     .readers = "library",
-     .meaning = "how ranks divide tensors of the codec coded, the same at all ranks: runs of equal "
-                "length, runs of equal bits in the last step, or short blocks in turn"},
     {.name = "SPILLWAY_SECRET",
      .topic = internal::kNetwork,
      .kind = VariableKind::kSecret,
@@ -316,24 +213,6 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise = "0",
      .readers = "library",
      .meaning = "1: packets are encrypted as well as tagged; needs a secret"},
-    {.name = "SPILLWAY_GSO",
-     .topic = internal::kNetwork,
-     .kind = VariableKind::kFlag,
-     .otherwise = "1",
-     .readers = "library, tool",
-     .meaning = "send many datagrams in one call, if the kernel can (UDP_SEGMENT)"},
-    {.name = "SPILLWAY_GRO",
-     .topic = internal::kNetwork,
-     .kind = VariableKind::kFlag,
-     .otherwise = "1",
-     .readers = "library, tool",
-     .meaning = "receive many datagrams in one call, if the kernel can (UDP_GRO)"},
-    {.name = "SPILLWAY_BATCHING",
-     .topic = internal::kNetwork,
-     .kind = VariableKind::kFlag,
-     .otherwise = "1",
-     .readers = "library, tool",
-     .meaning = "combine several calls into one (sendmmsg, recvmmsg)"},
 
     {.name = "SPILLWAY_THREADS",
      .topic = internal::kMachine,
@@ -342,22 +221,6 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise_words = "a rank's processors minus one, at most 4",
      .readers = "library",
      .meaning = "threads for sums and coding; 0: the thread that moves packets does both"},
-    {.name = "SPILLWAY_IO_THREADS",
-     .topic = internal::kMachine,
-     .kind = VariableKind::kNumber,
-     .least = 1,
-     .most = 3,
-     .otherwise_words = "1; 2 where a rank has 4 processors or more, unless they run the codec",
-     .readers = "library, tool",
-     .meaning = "threads that move packets: one runs the protocol, one writes and sends for it, "
-                "one reads ahead"},
-    {.name = "SPILLWAY_BUSY_POLL",
-     .topic = internal::kMachine,
-     .kind = VariableKind::kNumber,
-     .most = 1'000'000,
-     .otherwise = "0",
-     .readers = "library",
-     .meaning = "microseconds for which a rank polls for packets before it sleeps"},
     {.name = "SPILLWAY_LOCAL_COPY",
      .topic = internal::kMachine,
      .kind = VariableKind::kFlag,
@@ -372,14 +235,6 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .readers = "library, tool",
      .meaning = "instruction set of codec and packet tags; results are the same. Sets that the "
                 "processor lacks are skipped"},
-
-    {.name = "SPILLWAY_GPU_CODING",
-     .topic = internal::kMachine,
-     .kind = VariableKind::kFlag,
-     .otherwise = "1",
-     .readers = "PyTorch",
-     .meaning =
-         "1: the GPU codes CUDA tensors where possible; 0: the CPU does. Each rank for itself"},
     {.name = "SPILLWAY_NVRTC",
      .topic = internal::kMachine,
      .kind = VariableKind::kPath,
@@ -393,6 +248,7 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise_words = "$XDG_CACHE_HOME/spillway, else ~/.cache/spillway",
      .readers = "library, tool",
      .meaning = "folder for compiled GPU kernels"},
+
     // The default leaves time to tell the others: a dead rank is named everywhere within two
     // seconds. Below the least, a rank that a busy host does not schedule for a moment would count
     // as dead.
@@ -434,57 +290,28 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise_words = "standard error",
      .readers = "library",
      .meaning = "file to which the log is appended; %h is the host, %p the process"},
-    {.name = "SPILLWAY_FLIGHT_RECORDER",
-     .topic = internal::kObserving,
-     .kind = VariableKind::kNumber,
-     .least = 1,
-     .most = 65'536,
-     .otherwise = "1024",
-     .readers = "library",
-     .meaning = "number of operations that are remembered, at about 800 bytes each"},
-    {.name = "SPILLWAY_DUMP_SIGNAL",
-     .topic = internal::kObserving,
-     .kind = VariableKind::kSignal,
-     .choices = "NONE,USR1,USR2,HUP,QUIT",
-     .otherwise = "USR2",
-     .readers = "library",
-     .meaning = "signal on which a process dumps the operations it remembers"},
     {.name = "SPILLWAY_FLIGHT_FILE",
      .topic = internal::kObserving,
      .kind = VariableKind::kPath,
      .otherwise_words = "standard error, and only on the signal",
      .readers = "library",
-     .meaning = "file for that dump, which is also written at the first failure; %h is the host, "
-                "%p the process"},
+     .meaning = "file to which a process dumps its last operations, on SIGUSR2 and at the first "
+                "failure; %h is the host, %p the process"},
     {.name = "SPILLWAY_METRICS_FILE",
      .topic = internal::kObserving,
      .kind = VariableKind::kPath,
      .otherwise_words = "none",
      .readers = "library",
-     .meaning = "metrics for node-exporter; %r rank, %c communicator, %h host, %p process"},
-    {.name = "SPILLWAY_METRICS_SECONDS",
+     .meaning = "metrics for node-exporter, written every 10 seconds; %r rank, %c communicator, %h "
+                "host, %p process"},
+    {.name = "SPILLWAY_METRICS_LISTEN",
      .topic = internal::kObserving,
-     .kind = VariableKind::kNumber,
-     .least = 1,
-     .most = internal::kDay,
-     .otherwise = "10",
-     .readers = "library",
-     .meaning = "interval at which that file is written"},
-    {.name = "SPILLWAY_METRICS_PORT",
-     .topic = internal::kObserving,
-     .kind = VariableKind::kNumber,
-     .least = 1,
-     .most = 65'535,
+     .kind = VariableKind::kListen,
      .otherwise_words = "not served",
      .readers = "library",
      .meaning =
-         "metrics at http://127.0.0.1:PORT/metrics; each rank of a machine adds its local rank"},
-    {.name = "SPILLWAY_METRICS_LISTEN",
-     .topic = internal::kObserving,
-     .kind = VariableKind::kAddress,
-     .otherwise_words = "not served",
-     .readers = "library",
-     .meaning = "the same at another address; overrides SPILLWAY_METRICS_PORT"},
+         "metrics at http://ADDRESS:PORT/metrics, at 127.0.0.1 if only a port is given; each "
+         "rank of a machine adds its local rank to the port"},
     {.name = "SPILLWAY_TIMELINE",
      .topic = internal::kObserving,
      .kind = VariableKind::kPath,
@@ -497,80 +324,38 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise_words = "none",
      .readers = "library",
      .meaning = "folder for each rank's Chakra execution trace, which spillway emulate replays"},
-    {.name = "SPILLWAY_WAITS",
-     .topic = internal::kObserving,
-     .kind = VariableKind::kPath,
-     .otherwise_words = "none",
-     .readers = "library, lab sets it",
-     .meaning = "file in which a rank counts what its operations wait for"},
 
-    {.name = "SPILLWAY_MODE",
-     .topic = internal::kTorch,
-     .kind = VariableKind::kChoice,
-     .choices = "exact,tolerant",
-     .otherwise = "exact",
-     .readers = "PyTorch",
-     .meaning =
-         "whether the backend's all-reduces of floating-point tensors are exact or tolerant"},
-    // For a mean of independent gradients, 5 bits cause an error of 0.5 % of the energy.
-    {.name = "SPILLWAY_PRECISION",
-     .topic = internal::kTorch,
-     .kind = VariableKind::kNumber,
-     .least = 1,
-     .most = 32,
-     .otherwise = "5",
-     .readers = "PyTorch",
-     .meaning = "bits per value sent towards the sums"},
-    // Among the precisions that thc accepts, 4 bits is what its authors recommend.
     {.name = "SPILLWAY_CODEC",
      .topic = internal::kTorch,
      .kind = VariableKind::kChoice,
-     .choices = "planes,thc,blocks,coded,sketch,auto",
-     .otherwise = "planes",
+     .choices = "exact,planes,levels,blocks,entropy,sketch,auto",
+     .otherwise = "exact",
      .readers = "PyTorch",
-     .meaning = "code of tolerant all-reduces. planes: bit planes, which switches may trim. thc: "
-                "few levels, which switches can add; SPILLWAY_PRECISION 2, 3, 4 or 8, default 4; "
-                "clips, so sums shrink a little without error feedback. "
-                "blocks: 32-bit integers, which they can add. coded: integers of 2 to 16 bits, "
-                "default 8, entropy-coded; all arrive. sketch: the same for mostly-zero gradients. "
-                "auto: tries some codes and takes the fastest"},
-    {.name = "SPILLWAY_GATHER_PRECISION",
+     .meaning =
+         "codec of the backend's all-reduces of floating-point tensors. exact: none; nothing "
+         "is lost. planes: bit planes, which switches may trim. levels: few levels, which "
+         "switches can add; clips, so sums shrink a little without error feedback. blocks: "
+         "32-bit integers, which they can add. entropy: integers, entropy-coded; all "
+         "arrive. sketch: the same for mostly-zero gradients. auto: tries some codecs and "
+         "takes the fastest"},
+    // For a mean of independent gradients, 5 bits cause an error of 0.5 % of the energy. Among
+    // those of levels, 4 bits is what the authors of THC recommend.
+    {.name = "SPILLWAY_BITS",
      .topic = internal::kTorch,
      .kind = VariableKind::kNumber,
      .least = 1,
      .most = 32,
-     .otherwise_words = "as SPILLWAY_PRECISION",
+     .otherwise_words = "5 for planes, 4 for levels, 8 for entropy and sketch",
      .readers = "PyTorch",
-     .meaning = "bits per value of the returned sums"},
+     .meaning = "bits per value. planes: 1 to 32; levels: 2, 3, 4 or 8; entropy and sketch: 2 to "
+                "16; the other codecs ignore it, and auto refuses it"},
     {.name = "SPILLWAY_LOSS_BOUND",
      .topic = internal::kTorch,
      .kind = VariableKind::kShare,
-     .otherwise = "0.01",
+     .otherwise_words = "0.01; 0 for entropy and sketch",
      .readers = "PyTorch",
      .meaning = "share of a contribution's packets that may stay missing; 0: all arrive, possibly "
                 "trimmed"},
-    {.name = "SPILLWAY_IMPORTANCE",
-     .topic = internal::kTorch,
-     .kind = VariableKind::kChoice,
-     .choices = "energy,0,1,2,3,4,5,6,7",
-     .otherwise = "energy",
-     .readers = "PyTorch",
-     .meaning = "what switches drop first. energy: packets of rows with little energy. 0 to 7 for "
-                "all packets: 0 to 3 are dropped early, 4 to 6 are not, 7 must arrive"},
-    {.name = "SPILLWAY_EXPENDABLE",
-     .topic = internal::kTorch,
-     .kind = VariableKind::kShare,
-     .otherwise_words = "as SPILLWAY_LOSS_BOUND for front layers, less towards the back",
-     .readers = "PyTorch",
-     .meaning = "with energy: share of a contribution's packets that switches drop first"},
-    {.name = "SPILLWAY_PRIORITY",
-     .topic = internal::kTorch,
-     .kind = VariableKind::kChoice,
-     .choices = "layer,0,1,2,3,4,5,6,7",
-     .otherwise = "layer",
-     .readers = "PyTorch",
-     .meaning = "priority of a backward pass's all-reduces. layer: front layers first. 0 to 7 for "
-                "all: 7 goes first"},
     {.name = "SPILLWAY_LEAST_CONTRIBUTORS",
      .topic = internal::kTorch,
      .kind = VariableKind::kShare,
@@ -578,19 +363,53 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .readers = "PyTorch",
      .meaning =
          "above 0: late ranks are not waited for, as long as this share of the ranks is in a sum"},
-    // For tensors below the default, coding saves less time than it costs.
-    {.name = "SPILLWAY_TOLERANT_BYTES",
-     .topic = internal::kTorch,
-     .kind = VariableKind::kNumber,
-     .most = internal::kNoLimit,
-     .otherwise = "65536",
-     .readers = "PyTorch",
-     .meaning = "smaller tensors are reduced exactly"},
 });
 
-// Null if the name is not in the table.
+// The protocol between the lab, the emulator's stage and the processes that they start. Users never
+// set these; they are validated like the others, but `spillway env` does not show them.
+inline constexpr auto kPrivateVariables = std::to_array<Variable>({
+    {.name = "SPILLWAY_STAGE",
+     .kind = VariableKind::kPath,
+     .meaning =
+         "socket of a stage, of which this process is a real rank; spillway emulate stage sets it"},
+    {.name = "SPILLWAY_PEERS",
+     .kind = VariableKind::kAddresses,
+     .meaning = "addresses of all ranks, in rank order"},
+    {.name = "SPILLWAY_LISTEN",
+     .kind = VariableKind::kAddress,
+     .meaning = "address at which this rank receives"},
+    {.name = "SPILLWAY_LAB_ID",
+     .kind = VariableKind::kText,
+     .meaning = "name of the lab that started a process; keeps jobs of different labs apart"},
+    {.name = "SPILLWAY_HOST_NAME",
+     .kind = VariableKind::kText,
+     .meaning = "name of the lab host on which a command runs"},
+    {.name = "SPILLWAY_LAB_STEPS",
+     .kind = VariableKind::kPath,
+     .meaning = "file in which lab compare reads a PyTorch script's step times"},
+    {.name = "SPILLWAY_LAB_BACKEND",
+     .kind = VariableKind::kChoice,
+     .choices = "gloo,spillway",
+     .meaning = "backend that init_process_group() creates under lab compare"},
+    {.name = "SPILLWAY_LAB_HOOK",
+     .kind = VariableKind::kChoice,
+     .choices = "fp16,powersgd,flat",
+     .meaning = "change that lab compare makes to a PyTorch script. fp16, powersgd: torch's "
+                "communication hook around DistributedDataParallel; flat: one priority for all "
+                "layers"},
+    {.name = "SPILLWAY_WAITS",
+     .kind = VariableKind::kPath,
+     .meaning = "file in which a rank counts what its operations wait for"},
+});
+
+// Looks in both tables; null if the name is in neither.
 constexpr const Variable* find_variable(std::string_view name) {
   for (const Variable& variable : kVariables) {
+    if (variable.name == name) {
+      return &variable;
+    }
+  }
+  for (const Variable& variable : kPrivateVariables) {
     if (variable.name == name) {
       return &variable;
     }
@@ -600,15 +419,14 @@ constexpr const Variable* find_variable(std::string_view name) {
 
 // Looks up a name that is a constant in the code.
 consteval const Variable& variable(std::string_view name) {
-  for (const Variable& variable : kVariables) {
-    if (variable.name == name) {
-      return variable;
-    }
+  const Variable* found = find_variable(name);
+  if (found == nullptr) {
+    throw "this variable is in no table";
   }
-  throw "this variable is not in the table";
+  return *found;
 }
 
-// A name in the table whose variable has one of these kinds.
+// A name in a table whose variable has one of these kinds.
 template <VariableKind... kinds>
 struct VariableOf {
   consteval VariableOf(const char* name)  // NOLINT(google-explicit-constructor)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capi/comm.h"
+#include "capi/handles.h"
 
 #include <fmt/format.h>
 
@@ -9,17 +9,10 @@
 #include <limits>
 #include <optional>
 
-#include "capi/last_error.h"
-#include "capi/sized_struct.h"
-#include "comm/rendezvous/unique_id.h"
+#include "comm/rendezvous/rendezvous.h"
 
 namespace spillway::capi {
 namespace {
-
-static_assert(SPILLWAY_WINDOW_SPILLWAY - 1 ==
-                  static_cast<int>(transport::ControllerKind::kSpillway) &&
-              SPILLWAY_WINDOW_DCTCP - 1 == static_cast<int>(transport::ControllerKind::kDctcp) &&
-              SPILLWAY_WINDOW_TIMELY - 1 == static_cast<int>(transport::ControllerKind::kTimely));
 
 constexpr std::int64_t kNanosecondsPerMillisecond = 1'000'000;
 
@@ -55,10 +48,6 @@ base::Status check(const spillway_comm_config& config) {
     return base::invalid_argument(
         fmt::format("no link has a rate of {} bits per second", config.link_rate));
   }
-  if (config.window > SPILLWAY_WINDOW_TIMELY) {
-    return base::invalid_argument(
-        fmt::format("window {} is unknown; see spillway.h", config.window));
-  }
   if (config.trimmed_target_ppm < -1) {
     return base::invalid_argument("trimmed_target_ppm is -1, 0 or more");
   }
@@ -68,11 +57,11 @@ base::Status check(const spillway_comm_config& config) {
   return {};
 }
 
-base::Result<runtime::Member> member_from(const spillway_comm_config& config,
-                                          const base::Environment& environment) {
+base::Result<runtime::RankOfWorld> member_from(const spillway_comm_config& config,
+                                               const base::Environment& environment) {
   if (config.rank >= 0) {
-    return runtime::Member{static_cast<std::uint32_t>(config.rank),
-                           static_cast<std::uint32_t>(config.world)};
+    return runtime::RankOfWorld{static_cast<std::uint32_t>(config.rank),
+                                static_cast<std::uint32_t>(config.world)};
   }
   // Ignores SPILLWAY_SERVERS: those servers do not know this id.
   const base::Result<runtime::Launch> launch =
@@ -80,7 +69,7 @@ base::Result<runtime::Member> member_from(const spillway_comm_config& config,
   if (!launch.ok()) {
     return launch.status();
   }
-  return runtime::Member{launch->rank, launch->world};
+  return runtime::RankOfWorld{launch->rank, launch->world};
 }
 
 void take_network(const spillway_comm_config& config, runtime::CommunicatorConfig& made) {
@@ -96,9 +85,6 @@ void take_network(const spillway_comm_config& config, runtime::CommunicatorConfi
   if (config.threads >= 0) {
     made.threads = static_cast<unsigned>(config.threads);
   }
-  if (config.window != SPILLWAY_WINDOW_AUTOMATIC) {
-    made.window = static_cast<transport::ControllerKind>(config.window - SPILLWAY_WINDOW_SPILLWAY);
-  }
   if (config.trimmed_target_ppm >= 0) {
     made.trimmed_target = config.trimmed_target_ppm / 1e6;
   }
@@ -109,7 +95,7 @@ base::Status take_identity(const spillway_comm_config& config, const base::Envir
   if (config.id == nullptr) {
     return {};
   }
-  const base::Result<runtime::Member> member = member_from(config, environment);
+  const base::Result<runtime::RankOfWorld> member = member_from(config, environment);
   if (!member.ok()) {
     return member.status();
   }
@@ -173,12 +159,12 @@ void copy_text(const std::string& text, char (&out)[kSize]) {
 }
 
 spillway_launch launch_from(const runtime::LaunchOutline& outline) {
-  const runtime::Seat& seat = outline.seat;
+  const runtime::RankPosition& position = outline.position;
   spillway_launch launch{};
-  launch.rank = seat.rank;
-  launch.world = seat.world;
-  launch.local_rank = seat.is_local_known ? seat.local_rank : -1;
-  launch.local_world = seat.is_local_known ? seat.local_world : -1;
+  launch.rank = position.rank;
+  launch.world = position.world;
+  launch.local_rank = position.is_local_known ? position.local_rank : -1;
+  launch.local_world = position.is_local_known ? position.local_world : -1;
   launch.port = outline.store.port;
   copy_text(outline.launcher, launch.launcher);
   copy_text(outline.store.host, launch.host);

@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "capi/comm.h"
+#include "capi/handles.h"
 #include "harness/slowdown.h"
 
 namespace {
@@ -385,12 +385,14 @@ TEST_F(CApiComm, ReportsCountWhatCame) {
     EXPECT_GT(report.wire_bytes_sent, 0U);
     EXPECT_EQ(report.packets_missing + report.packets_trimmed, 0U);
     std::uint64_t whole = 0;
-    for (std::uint32_t rank = 0; rank < 3; ++rank) {
-      whole += request.peer_report(rank).packets_whole;
+    const std::vector<spillway_peer_report> peers = request.peers();
+    ASSERT_EQ(peers.size(), 3U);
+    for (const spillway_peer_report& peer : peers) {
+      EXPECT_EQ(peer.size, sizeof peer);
+      whole += peer.packets_whole;
     }
     EXPECT_EQ(whole, report.packets_whole);
-    EXPECT_EQ(request.peer_report(communicator.rank()).packets_whole, 0U);
-    EXPECT_THROW(request.peer_report(3), Error);
+    EXPECT_EQ(peers[communicator.rank()].packets_whole, 0U);
     EXPECT_EQ(request.message(), "");
   });
 }
@@ -423,21 +425,21 @@ TEST_F(CApiComm, ReportsOfTolerantAllReducesSayWhoIsInEachShard) {
 }
 
 TEST_F(CApiComm, NumbersThatCanBeAddedGiveAllRanksTheSameSums) {
-  for (const spillway_code code : {SPILLWAY_CODE_THC, SPILLWAY_CODE_BLOCKS}) {
+  for (const spillway_codec codec : {SPILLWAY_CODEC_LEVELS, SPILLWAY_CODEC_BLOCKS}) {
     std::mutex mutex;
     std::set<std::vector<float>> results;
     run_group(3, [&](Communicator& communicator) {
       std::vector<float> buffer = waves(30'000, communicator.rank());
       spillway_operation_options options = spillway::default_operation_options();
       options.tolerant = 1;
-      options.code = code;
+      options.codec = codec;
       options.precision = 8;
       options.loss_bound_ppm = 0;
       options.algorithm = SPILLWAY_ALGORITHM_SWITCH;
       const Request request =
           communicator.start_all_reduce(std::span(buffer), SPILLWAY_SUM, &options);
       request.wait();
-      EXPECT_EQ(request.report().code, static_cast<std::uint32_t>(code));
+      EXPECT_EQ(request.report().codec, static_cast<std::uint32_t>(codec));
       EXPECT_EQ(request.report().algorithm, static_cast<std::uint32_t>(SPILLWAY_ALGORITHM_SWITCH));
       EXPECT_EQ(request.report().contributors, 3U);
       EXPECT_EQ(request.report().absent_elements, 0U);
@@ -448,9 +450,9 @@ TEST_F(CApiComm, NumbersThatCanBeAddedGiveAllRanksTheSameSums) {
       const std::lock_guard lock(mutex);
       results.insert(buffer);
     });
-    ASSERT_EQ(results.size(), 1U) << code;
-    const double least = code == SPILLWAY_CODE_BLOCKS ? 1e-10 : 1e-3;
-    EXPECT_LT(error_of_waves(*results.begin(), 3), least) << code;
+    ASSERT_EQ(results.size(), 1U) << codec;
+    const double least = codec == SPILLWAY_CODEC_BLOCKS ? 1e-10 : 1e-3;
+    EXPECT_LT(error_of_waves(*results.begin(), 3), least) << codec;
   }
 }
 
@@ -743,19 +745,12 @@ TEST(CApiCommConfig, ServersAreTakenWhereTheCallerKnowsOfThem) {
   EXPECT_FALSE(spillway::capi::communicator_config_from(&config, {}).ok());
 }
 
-TEST(CApiCommConfig, WindowAndOverSendAreTakenWhereTheyAreSaid) {
+TEST(CApiCommConfig, OverSendIsTakenWhereItIsSaid) {
   using spillway::capi::communicator_config_from;
-  using spillway::transport::ControllerKind;
   spillway_comm_config config = spillway::default_comm_config();
-  EXPECT_FALSE(communicator_config_from(&config, {})->window.has_value());
   EXPECT_FALSE(communicator_config_from(&config, {})->trimmed_target.has_value());
-  config.window = SPILLWAY_WINDOW_TIMELY;
   config.trimmed_target_ppm = 100'000;
-  EXPECT_EQ(communicator_config_from(&config, {})->window, ControllerKind::kTimely);
   EXPECT_EQ(communicator_config_from(&config, {})->trimmed_target, 0.1);
-  config.window = 4;
-  EXPECT_FALSE(communicator_config_from(&config, {}).ok());
-  config.window = SPILLWAY_WINDOW_AUTOMATIC;
   config.trimmed_target_ppm = -2;
   EXPECT_FALSE(communicator_config_from(&config, {}).ok());
 }
@@ -835,13 +830,14 @@ TEST(CApiOperationOptions, AreCheckedWithoutACommunicator) {
   EXPECT_EQ(refused([](auto& options) { options.importance = 7; }), "taken");
   EXPECT_NE(refused([](auto& options) { options.expendable_ppm = 1'000'001; }).find("expendable"),
             std::string::npos);
-  EXPECT_NE(refused([](auto& options) { options.code = 99; }).find("code 99"), std::string::npos);
-  EXPECT_NE(refused([](auto& options) { options.code = SPILLWAY_CODE_THC; }).find("2, 3, 4 and 8"),
-            std::string::npos);
-  EXPECT_EQ(refused([](auto& options) { options.code = SPILLWAY_CODE_BLOCKS; }), "taken");
+  EXPECT_NE(refused([](auto& options) { options.codec = 99; }).find("codec 99"), std::string::npos);
+  EXPECT_NE(
+      refused([](auto& options) { options.codec = SPILLWAY_CODEC_LEVELS; }).find("2, 3, 4 and 8"),
+      std::string::npos);
+  EXPECT_EQ(refused([](auto& options) { options.codec = SPILLWAY_CODEC_BLOCKS; }), "taken");
   EXPECT_NE(refused([](auto& options) {
               options.algorithm = SPILLWAY_ALGORITHM_SWITCH;
-            }).find("thc or blocks"),
+            }).find("levels or blocks"),
             std::string::npos);
   for (const double share : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_NE(refused([&](auto& options) {
@@ -856,6 +852,12 @@ TEST(CApiOperationOptions, OfAnExactOperationOnlyWhatItUsesIsLookedAt) {
   spillway_operation_options options = spillway::default_operation_options();
   options.precision = 99;
   EXPECT_EQ(spillway_operation_options_check(&options), SPILLWAY_OK);
+}
+
+TEST(CApiCapabilities, AreTheSameTextEveryTime) {
+  const std::string text = spillway_capabilities();
+  EXPECT_NE(text.find("\"codec\": \"sketch\""), std::string::npos) << text;
+  EXPECT_EQ(spillway_capabilities(), text);
 }
 
 TEST(CApiCommConfig, FreeingNothingIsFine) {

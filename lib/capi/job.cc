@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "capi/comm.h"
-#include "capi/last_error.h"
-#include "capi/sized_struct.h"
+#include "capi/handles.h"
 #include "elastic/job.h"
-#include "launch/timeouts.h"
+#include "launch/launch.h"
 
 struct spillway_job {
   std::unique_ptr<spillway::runtime::Job> job;

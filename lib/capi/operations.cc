@@ -15,10 +15,8 @@
 #include <utility>
 
 #include "base/status.h"
-#include "capi/comm.h"
-#include "capi/last_error.h"
-#include "capi/request.h"
-#include "capi/sized_struct.h"
+#include "capi/handles.h"
+#include "collective/capabilities.h"
 #include "comm/communicator.h"
 #include "gpu/cuda_tensor.h"
 
@@ -26,11 +24,11 @@ namespace spillway::capi {
 namespace {
 
 using collective::Algorithm;
+using collective::Codec;
 using collective::DataType;
 using collective::Kind;
 using collective::Operation;
 using collective::ReduceOp;
-using collective::SumCode;
 
 static_assert(SPILLWAY_FLOAT32 == static_cast<int>(DataType::kFloat32) &&
               SPILLWAY_FLOAT64 == static_cast<int>(DataType::kFloat64) &&
@@ -59,15 +57,15 @@ static_assert(SPILLWAY_ALGORITHM_AUTOMATIC == static_cast<int>(Algorithm::kAutom
               SPILLWAY_ALGORITHM_RING == static_cast<int>(Algorithm::kRing) &&
               SPILLWAY_ALGORITHM_TREE == static_cast<int>(Algorithm::kTree) &&
               SPILLWAY_ALGORITHM_SERVERS == static_cast<int>(Algorithm::kServers) &&
-              SPILLWAY_ALGORITHM_LEVELS == static_cast<int>(Algorithm::kLevels) &&
+              SPILLWAY_ALGORITHM_HIERARCHICAL == static_cast<int>(Algorithm::kHierarchical) &&
               SPILLWAY_ALGORITHM_SWITCH == static_cast<int>(Algorithm::kSwitch) &&
               collective::kAlgorithms == 7);
-static_assert(SPILLWAY_CODE_PLANES == static_cast<int>(SumCode::kPlanes) &&
-              SPILLWAY_CODE_THC == static_cast<int>(SumCode::kLevels) &&
-              SPILLWAY_CODE_BLOCKS == static_cast<int>(SumCode::kBlocks) &&
-              SPILLWAY_CODE_CODED == static_cast<int>(SumCode::kCoded) &&
-              SPILLWAY_CODE_SKETCH == static_cast<int>(SumCode::kSketch) &&
-              collective::kSumCodes == 5);
+static_assert(SPILLWAY_CODEC_PLANES == static_cast<int>(Codec::kPlanes) &&
+              SPILLWAY_CODEC_LEVELS == static_cast<int>(Codec::kLevels) &&
+              SPILLWAY_CODEC_BLOCKS == static_cast<int>(Codec::kBlocks) &&
+              SPILLWAY_CODEC_ENTROPY == static_cast<int>(Codec::kEntropy) &&
+              SPILLWAY_CODEC_SKETCH == static_cast<int>(Codec::kSketch) &&
+              collective::kCodecs == 5);
 
 // Narrows a number to the core's type. A number that does not fit becomes the largest value, which
 // is outside every range, so validate() refuses it.
@@ -131,12 +129,11 @@ base::Result<collective::Tolerance> tolerance_from(const spillway_operation_opti
       .gather_precision = narrowed<std::uint8_t>(options.gather_precision),
       .loss_bound_ppm = options.loss_bound_ppm,
       .min_planes = narrowed<std::uint8_t>(options.min_planes),
-      .lossy_gather = options.lossy_gather != 0,
       .feedback_tensor = options.feedback_tensor,
       .least_contributors = options.least_contributors,
       .predicts_scale = options.predicts_scale != 0};
   take_importance(options, tolerance);
-  if (base::Status status = read_enum(options.code, collective::kSumCodes, "code", tolerance.code);
+  if (base::Status status = read_enum(options.codec, collective::kCodecs, "codec", tolerance.codec);
       !status.ok()) {
     return status;
   }
@@ -282,6 +279,11 @@ spillway_status spillway_operation_options_check(const spillway_operation_option
     const spillway::base::Status status = spillway::capi::check_options(options);
     return status.ok() ? SPILLWAY_OK : spillway::capi::fail(status);
   });
+}
+
+const char* spillway_capabilities(void) {
+  static const std::string text = spillway::collective::capabilities_json();
+  return text.c_str();
 }
 
 spillway_status spillway_cuda_check(uint32_t device) {

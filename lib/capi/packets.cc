@@ -9,7 +9,7 @@
 #include <span>
 
 #include "base/status.h"
-#include "capi/last_error.h"
+#include "capi/handles.h"
 #include "codec/plane_code.h"
 #include "packetize/depacketizer.h"
 #include "packetize/packet_plan.h"

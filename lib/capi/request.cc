@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // spillway_request_* of include/spillway/spillway.h.
-#include "capi/request.h"
+#include "capi/handles.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "capi/last_error.h"
-#include "capi/sized_struct.h"
+#include <algorithm>
+#include <cstring>
 
 using spillway::capi::fail;
 using spillway::capi::status_of;
@@ -66,28 +66,27 @@ spillway_operation_report report_of(const OperationReport& from) {
   to.wire_bytes_sent = from.wire_bytes_sent;
   to.contributors = from.contributors;
   to.empty_shards = from.empty_shards;
-  to.drift = from.drift;
   to.peers = static_cast<std::uint32_t>(from.peers.size());
   to.algorithm = static_cast<std::uint32_t>(from.algorithm);
   // The report of a receive from any rank names the rank that sent.
   const bool is_receive = from.operation.kind == spillway::collective::Kind::kReceive &&
                           from.operation.root != spillway::collective::kAnyRank;
   to.source = is_receive ? from.operation.root : SPILLWAY_ANY_RANK;
-  to.code = from.operation.tolerance ? static_cast<std::uint32_t>(from.operation.tolerance->code)
-                                     : std::uint32_t{SPILLWAY_CODE_PLANES};
+  to.codec = from.operation.tolerance ? static_cast<std::uint32_t>(from.operation.tolerance->codec)
+                                      : std::uint32_t{SPILLWAY_CODEC_PLANES};
   to.absent_elements = from.absent_elements();
   to.absent_ranges = static_cast<std::uint32_t>(from.absent.size());
   to.shards = static_cast<std::uint32_t>(from.shards.size());
   to.parts_added = from.sums.added;
   to.parts_alone = from.sums.alone;
   to.chunks_flushed = from.sums.flushed;
-  to.values_clipped = from.sums.clipped + from.coded.clipped;
-  to.coded_values = from.coded.values();
-  to.coded_bytes = from.coded.bytes();
-  to.coded_tables = from.coded.tables();
-  to.sketch_predicted = from.coded.sketch.predicted;
-  to.sketch_misses = from.coded.sketch.misses;
-  to.sketch_unrecovered = from.coded.sketch.unrecovered;
+  to.values_clipped = from.sums.clipped + from.entropy.clipped;
+  to.entropy_values = from.entropy.values();
+  to.entropy_bytes = from.entropy.bytes();
+  to.entropy_tables = from.entropy.tables();
+  to.sketch_predicted = from.entropy.sketch.predicted;
+  to.sketch_misses = from.entropy.sketch.misses;
+  to.sketch_unrecovered = from.entropy.sketch.unrecovered;
   const auto nanoseconds = [](spillway::base::Duration duration) {
     return static_cast<std::uint64_t>(duration.count());
   };
@@ -199,12 +198,30 @@ spillway_status spillway_request_report(const spillway_request* request,
   });
 }
 
-spillway_status spillway_request_peer_report(const spillway_request* request, uint32_t rank,
-                                             spillway_peer_report* report) {
+spillway_status spillway_request_peers(const spillway_request* request,
+                                       spillway_peer_report* reports, uint32_t capacity,
+                                       uint32_t* count) {
+  if (request != nullptr && reports == nullptr && capacity > 0) {
+    return spillway::capi::missing("reports");
+  }
   return with_report(request, [&](const OperationReport& full) {
-    return rank < full.peers.size()
-               ? write_report(report_of(full.peers[rank]), report, "spillway_peer_report")
-               : no_such("rank", rank, full.peers.size());
+    const std::size_t written = std::min<std::size_t>(capacity, full.peers.size());
+    const std::size_t size = written > 0 ? reports->size : 0;
+    auto* entry = reinterpret_cast<unsigned char*>(reports);
+    for (std::size_t rank = 0; rank < written; ++rank, entry += size) {
+      // The caller's struct may be larger or smaller than ours: only its size is certain.
+      auto* const report = reinterpret_cast<spillway_peer_report*>(entry);
+      std::memcpy(entry, &size, sizeof size);
+      if (const spillway_status status =
+              write_report(report_of(full.peers[rank]), report, "spillway_peer_report");
+          status != SPILLWAY_OK) {
+        return status;
+      }
+    }
+    if (count != nullptr) {
+      *count = static_cast<std::uint32_t>(full.peers.size());
+    }
+    return SPILLWAY_OK;
   });
 }
 

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "codec/shared_scale.h"
+#include "codec/lanes.h"
 
 namespace spillway::codec {
 namespace {

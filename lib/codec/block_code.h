@@ -3,7 +3,7 @@
 // Block-scaled integers in 32-bit lanes (SwitchML, NSDI'21), for nearly exact sums.
 //
 // A block (a row without rotation) shares one power of two, the smallest above the largest
-// magnitude of any rank. Each rank reports its own largest magnitude (codec/shared_scale.h). A
+// magnitude of any rank. Each rank reports its own largest magnitude (codec/lanes.h). A
 // value becomes the nearest multiple of that power / 2^precision, shifted to be positive:
 //
 //   number = round(value * 2^precision / power) + 2^precision,  0 <= number <= 2^(precision + 1)

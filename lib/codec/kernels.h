@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inner loops of the plane codec, as a table of functions chosen once per process.
+// The inner loops of the planes and levels codes, as a table of functions chosen once per process.
 //
 // The scalar table is the oracle. Every other table gives the same bits for the same input, so that
 // an x86 sender and an Arm receiver agree (tests and a fuzzer compare them). Two rules ensure that.
 // Sums run over kAccumulators fixed lanes, combined in a fixed order. Fused multiply-adds are
 // written out and never left to the compiler.
 //
+// kernels.cc holds the scalar table and the choice; kernels_highway.cc compiles the -inl.h files,
+// the same loops on vectors, once per instruction set.
+//
 // Lengths are counts of floats: rows have 2^8 .. 2^15, packet spans are multiples of kSpanQuantum.
 // Kernels touch only the memory in their arguments, allocate nothing, and may run on any thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -111,5 +115,36 @@ const Kernels& best_kernels();
 
 // All tables that this CPU can run, fastest first; the scalar one is last.
 const std::vector<const Kernels*>& available_kernels();
+
+// ------------------------------------------------------------------ shared by the tables, private
+// to them
+
+// Combines lane sums in the fixed order: adds the upper half to the lower until one is left.
+inline float combine_lanes(std::array<float, kAccumulators> sums) {
+  for (std::size_t width = kAccumulators / 2; width > 0; width /= 2) {
+    for (std::size_t lane = 0; lane < width; ++lane) {
+      sums[lane] += sums[lane + width];
+    }
+  }
+  return sums[0];
+}
+
+// The sign bits of four neighbouring coordinates as masks over their floats.
+struct SignMasks {
+  alignas(16) std::array<std::array<std::uint32_t, 4>, 16> nibble;
+};
+
+inline constexpr SignMasks kSignMasks = [] {
+  SignMasks masks{};
+  for (std::uint32_t bits = 0; bits < 16; ++bits) {
+    for (std::uint32_t lane = 0; lane < 4; ++lane) {
+      masks.nibble[bits][lane] = (bits >> lane & 1U) << 31;
+    }
+  }
+  return masks;
+}();
+
+// The Highway tables that this CPU can run, fastest first. Exists only in builds with Highway.
+std::vector<const Kernels*> highway_kernels();
 
 }  // namespace spillway::codec

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "codec/kernels.h"
-#include "codec/kernels_internal.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/kernels_highway.cc"
@@ -20,10 +19,8 @@
   (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_SSE4)
 #include <hwy/foreach_target.h>  // NOLINT: Highway includes this file again for each target
 // After foreach_target.h, which these depend on.
-#include "codec/code_kernels-inl.h"
 #include "codec/level_kernels-inl.h"
 #include "codec/plane_kernels-inl.h"
-#include "codec/random_kernels-inl.h"
 #include "codec/rotation_kernels-inl.h"
 
 HWY_BEFORE_NAMESPACE();

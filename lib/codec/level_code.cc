@@ -2,14 +2,21 @@
 #include "codec/level_code.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "base/check.h"
 #include "codec/lanes.h"
 #include "codec/normal_distribution.h"
+#include "codec/rotation.h"
 
 namespace spillway::codec {
+
+// ------------------------------------------------------------------ codes
+
 namespace {
 
 // For finer uniform codes the density of N(0, 1) is nearly flat within a step. Assuming that
@@ -182,6 +189,158 @@ LevelCode choose_level_code(unsigned bits, unsigned contributors) {
 
 LevelError expected_level_error(const LevelCode& code) {
   return {rounding_error(code), clipping_error(code.limit)};
+}
+
+// ------------------------------------------------------------------ encoding
+
+namespace {
+
+// Separates these draws from all others under the same key.
+constexpr std::uint32_t kDitherDomain = 0x4449'5448U;  // "DITH"
+// Coordinates rounded at a time, so that their dither stays in the L1 cache.
+constexpr std::size_t kDitherPiece = 2048;
+static_assert((std::size_t{1} << kMinRowLog2) / 2 % (2 * kDrawWords) == 0);
+
+std::vector<std::uint32_t> make_cells(const LevelCode& code) {
+  std::vector<std::uint32_t> cells(std::size_t{code.range} + 1);
+  for (std::size_t i = 0; i + 1 < code.levels.size(); ++i) {
+    const std::uint32_t low = code.levels[i];
+    const std::uint32_t gap = code.levels[i + 1] - low;
+    std::fill_n(cells.begin() + low, gap, gap << 16 | low);
+  }
+  cells.back() = code.range;
+  return cells;
+}
+
+void append_zeros(std::span<const float> values, std::span<float> row) {
+  const auto end = std::copy(values.begin(), values.end(), row.begin());
+  std::fill(end, row.end(), 0.0F);
+}
+
+double root_mean_square(const RowMoments& moments, std::size_t length) {
+  return std::sqrt(static_cast<double>(moments.sum_squares) / static_cast<double>(length));
+}
+
+// Handles a row whose squares do not fit floats, or that is zero or not finite.
+RotatedRow rotate_extreme(const Kernels& kernels, std::span<const float> values,
+                          unsigned log2_length, RotationId rotation, std::span<float> rotated) {
+  const float largest = max_abs(values);
+  if (largest == 0.0F || !all_finite(values)) {
+    std::fill(rotated.begin(), rotated.end(), 0.0F);
+    return {all_finite(values) ? 0.0F : std::numeric_limits<float>::quiet_NaN(), 0};
+  }
+  const int exponent = std::ilogb(largest);
+  append_zeros(values, rotated);
+  scale_by_power_of_two(rotated, -exponent);
+  const RowMoments moments =
+      rotate_first(kernels, rotation, log2_length, rotated.data(), rotated.data());
+  return {static_cast<float>(std::ldexp(root_mean_square(moments, rotated.size()), exponent)),
+          exponent};
+}
+
+}  // namespace
+
+RotatedRow rotate_for_levels(const Kernels& kernels, std::span<const float> values,
+                             unsigned log2_length, RotationId rotation, std::span<float> rotated) {
+  SPILLWAY_CHECK(log2_length >= kMinRowLog2 && log2_length <= kMaxRowLog2);
+  SPILLWAY_CHECK(rotated.size() == std::size_t{1} << log2_length);
+  SPILLWAY_CHECK(values.size() <= rotated.size());
+  const float* source = values.data();
+  if (values.size() < rotated.size()) {
+    append_zeros(values, rotated);
+    source = rotated.data();
+  }
+  const RowMoments moments = rotate_first(kernels, rotation, log2_length, source, rotated.data());
+  if (!is_safe_energy(moments.sum_squares)) [[unlikely]] {
+    return rotate_extreme(kernels, values, log2_length, rotation, rotated);
+  }
+  return {static_cast<float>(root_mean_square(moments, rotated.size())), 0};
+}
+
+double steps_per_unit(const LevelCode& code) {
+  return code.range / (2.0 * code.limit);
+}
+
+float rounding_factor(double steps_per_unit, const RotatedRow& row, float scale,
+                      unsigned log2_length) {
+  const double factor = std::ldexp(steps_per_unit, row.exponent) /
+                        (scale * rotation_gain(log2_length, kLevelRotations));
+  return static_cast<float>(std::min<double>(factor, std::numeric_limits<float>::max()));
+}
+
+LevelRounder::LevelRounder(const LevelCode& code, unsigned rank, const Kernels& kernels)
+    : kernels_(&kernels),
+      range_(static_cast<float>(code.range)),
+      steps_per_unit_(steps_per_unit(code)),
+      rank_(rank) {
+  SPILLWAY_CHECK(code.range >= 1 && code.range <= kMaxLevelRange && code.levels.size() >= 2);
+  SPILLWAY_CHECK(code.levels.front() == 0 && code.levels.back() == code.range);
+  if (!code.is_uniform()) {
+    cells_ = make_cells(code);
+  }
+}
+
+std::size_t LevelRounder::round(std::span<const float> rotated, const RotatedRow& row, float scale,
+                                RotationId rotation, std::span<std::uint32_t> levels) const {
+  SPILLWAY_CHECK(levels.size() == rotated.size() && std::has_single_bit(rotated.size()));
+  SPILLWAY_CHECK(rotated.size() >= std::size_t{1} << kMinRowLog2);
+  if (is_special_scale(scale)) {
+    std::fill(levels.begin(), levels.end(), 0);
+    return 0;
+  }
+  const auto log2_length = static_cast<unsigned>(std::countr_zero(rotated.size()));
+  const float factor = rounding_factor(steps_per_unit_, row, scale, log2_length);
+  const std::uint32_t* const cells = cells_.empty() ? nullptr : cells_.data();
+  std::size_t clipped = 0;
+  std::array<std::uint32_t, kDitherPiece / 2> dither;
+  for (std::size_t at = 0; at < rotated.size(); at += kDitherPiece) {
+    const std::size_t count = std::min(kDitherPiece, rotated.size() - at);
+    const auto counter = static_cast<std::uint32_t>(at / 8);  // four words of two halves each
+    kernels_->draw_words(rotation.key, {counter, rotation.row, rank_, kDitherDomain}, count / 2,
+                         dither.data());
+    clipped += kernels_->round_levels(rotated.data() + at, count, factor, range_, cells,
+                                      dither.data(), levels.data() + at);
+  }
+  return clipped;
+}
+
+// ------------------------------------------------------------------ decoding
+
+// Twice the sum minus its middle is an exact integer; then there is one rounding.
+void decode_level_sums(const LevelCode& code, std::span<const std::uint32_t> sums,
+                       unsigned contributors, std::span<float> means) {
+  SPILLWAY_CHECK(sums.size() == means.size() && contributors <= kMaxContributors);
+  if (contributors == 0) {
+    std::fill(means.begin(), means.end(), 0.0F);
+    return;
+  }
+  const std::uint32_t middle = contributors * code.range;
+  const float unit = 1.0F / static_cast<float>(middle);
+  const std::uint32_t* const from = sums.data();
+  float* const to = means.data();
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    to[i] = static_cast<float>(static_cast<std::int32_t>(2 * from[i] - middle)) * unit;
+  }
+}
+
+float level_row_factor(const LevelCode& code, float scale, std::size_t length, std::size_t arrived,
+                       double weight) {
+  const double missing = static_cast<double>(length) / static_cast<double>(arrived);
+  const double factor = static_cast<double>(code.limit) * scale * weight * missing;
+  return static_cast<float>(std::min<double>(factor, std::numeric_limits<float>::max()));
+}
+
+void finish_level_row(const Kernels& kernels, const LevelCode& code, float scale,
+                      RotationId rotation, std::size_t arrived, double weight,
+                      std::span<float> row) {
+  SPILLWAY_CHECK(arrived <= row.size() && std::has_single_bit(row.size()));
+  if (arrived == 0 || is_special_scale(scale)) {
+    std::fill(row.begin(), row.end(), std::isnan(scale) ? scale : 0.0F);
+    return;
+  }
+  unrotate_row(kernels, rotation, kLevelRotations,
+               static_cast<unsigned>(std::countr_zero(row.size())),
+               level_row_factor(code, scale, row.size(), arrived, weight), row.data());
 }
 
 }  // namespace spillway::codec

@@ -11,10 +11,8 @@
 
 #include "base/random.h"
 #include "codec/lanes.h"
-#include "codec/level_decoder.h"
-#include "codec/level_encoder.h"
+#include "codec/level_code.h"
 #include "codec/sample_data.h"
-#include "codec/shared_scale.h"
 
 namespace spillway::codec {
 namespace {

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "codec/kernels.h"
-#include "codec/kernels_internal.h"
 
 #if defined(SPILLWAY_CODEC_ROTATION_KERNELS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPILLWAY_CODEC_ROTATION_KERNELS_INL_H
@@ -79,7 +78,7 @@ constexpr unsigned kGroupLevels = 6;
 constexpr std::size_t kGroup = std::size_t{1} << kGroupLevels;
 constexpr unsigned kGroupVectorLevels = kLanes == 4 ? 4 : 3;
 
-// What happens to a group's values before the butterflies.
+// The treatment of a group's values before the butterflies.
 enum class Entry { kPlain, kFlip, kMeasureAndFlip };
 
 // The moments of all values that pass through, in kAccumulators fixed lanes.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rows through encoder and decoder: error, bias, trims, and unusual rows.
+#include "codec/row_codec.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,8 +10,8 @@
 #include <limits>
 #include <vector>
 
-#include "codec/row_decoder.h"
-#include "codec/row_encoder.h"
+#include "codec/plane_code.h"
+#include "codec/rotation.h"
 #include "codec/sample_data.h"
 
 namespace spillway::codec {
@@ -261,5 +263,133 @@ TEST(RowCodec, EveryKernelTableGivesTheSamePacketsAndValues) {
   }
 }
 
+// ------------------------------------------------------------------ the code of one number
+
+TEST(PlaneCode, IsWithinFourAndAHalfPercentOfEdenAtOneToFourPlanes) {
+  const double eden[] = {0.5708, 0.1331, 0.03578, 0.00959};
+  for (unsigned planes = 1; planes <= 4; ++planes) {
+    const double ratio = expected_nmse(planes, Estimate::kUnbiased) / eden[planes - 1];
+    EXPECT_GE(ratio, 0.999) << planes;  // nothing beats the optimum
+    EXPECT_LE(ratio, 1.045) << planes;
+  }
+}
+
+TEST(PlaneCode, OnePlaneIsDriveExactly) {
+  EXPECT_NEAR(expected_nmse(1, Estimate::kUnbiased), M_PI / 2 - 1, 1e-12);
+  EXPECT_NEAR(expected_nmse(1, Estimate::kMinimumError), 1 - 2 / M_PI, 1e-12);
+  EXPECT_NEAR(level_table(1, Estimate::kMinimumError)[0], std::sqrt(2 / M_PI), 1e-6);
+  EXPECT_NEAR(level_table(1, Estimate::kUnbiased)[0x80], -std::sqrt(M_PI / 2), 1e-6);
+}
+
+TEST(PlaneCode, ErrorFallsWithEveryPlane) {
+  for (const Estimate estimate : {Estimate::kUnbiased, Estimate::kMinimumError}) {
+    for (unsigned planes = 2; planes <= kMaxPlanes; ++planes) {
+      EXPECT_LT(expected_nmse(planes, estimate), expected_nmse(planes - 1, estimate));
+    }
+  }
+}
+
+TEST(PlaneCode, LevelsAreOddAndGrowWithTheCode) {
+  for (unsigned planes = 1; planes <= kTablePlanes; ++planes) {
+    const LevelTable& levels = level_table(planes, Estimate::kUnbiased);
+    const unsigned step = 1U << (kTablePlanes - planes);
+    for (unsigned byte = 0; byte < 128; byte += step) {
+      EXPECT_EQ(levels[byte], -levels[byte | 0x80]);
+      EXPECT_TRUE(byte == 0 || levels[byte] > levels[byte - step]);
+    }
+  }
+}
+
+TEST(PlaneCode, CellMassesAddUpToOne) {
+  double sum = 0.0;
+  for (unsigned cell = 0; cell < 128; ++cell) {
+    sum += magnitude_cell_mass(cell);
+  }
+  EXPECT_NEAR(sum, 1.0, 1e-12);
+}
+
+TEST(PlaneCode, CompanderMeetsItsBreakpointsFromBothSidesAndIsConcave) {
+  for (unsigned i = 0; i < kCompanderLines; ++i) {
+    const CompanderLine& line = kCompander[i];
+    const auto unit = static_cast<float>(internal::kBreakUnits[i]);
+    EXPECT_NEAR(unit * line.code_per_unit + line.code_offset, internal::kBreakCodes[i], 4e-3);
+    // Decoding is exact because the breakpoints were chosen for it.
+    EXPECT_EQ(line.first_code * line.unit_per_code + line.unit_offset, unit);
+    EXPECT_TRUE(i == 0 || line.code_per_unit < kCompander[i - 1].code_per_unit);
+  }
+}
+
+// ------------------------------------------------------------------ rotations
+
+TEST(Rotation, KeepsTheLengthAndIsUndoneByItsInverse) {
+  for (unsigned log2 = kMinRowLog2; log2 <= kMaxRowLog2; ++log2) {
+    for (unsigned rounds = 1; rounds <= kMaxRotations; ++rounds) {
+      const std::vector<float> original = gaussian_values(std::size_t{1} << log2, log2);
+      std::vector<float> row = original;
+      rotate_row(best_kernels(), {5, 9}, 0, rounds, log2, row.data());
+      const double gain = rotation_gain(log2, rounds);
+      EXPECT_NEAR(energy(row) / (gain * gain) / energy(original), 1.0, 1e-5);
+      for (float& value : row) {
+        value = static_cast<float>(value / gain);
+      }
+      unrotate_row(best_kernels(), {5, 9}, rounds, log2, 1.0F, row.data());
+      EXPECT_LT(nmse(row, original), 1e-12);
+    }
+  }
+}
+
+TEST(Rotation, MatchesTheDefinitionOnASmallRow) {
+  constexpr unsigned kLog2 = 8;
+  constexpr std::size_t kLength = 256;
+  SignWords signs;
+  draw_signs({77, 3}, 0, kLog2, signs);
+  const std::vector<float> x = gaussian_values(kLength, 1);
+  std::vector<float> row = x;
+  rotate_row(best_kernels(), {77, 3}, 0, 1, kLog2, row.data());
+  for (std::size_t j = 0; j < kLength; ++j) {
+    double expected = 0.0;
+    for (std::size_t i = 0; i < kLength; ++i) {
+      const bool walsh = __builtin_parityll(i & j) != 0;
+      const bool sign = (signs[i / 32] >> (i % 32) & 1U) != 0;
+      expected += walsh != sign ? -x[i] : x[i];
+    }
+    EXPECT_NEAR(row[j], expected, 1e-4);
+  }
+}
+
+TEST(Rotation, RoundsCanBeTakenOneByOne) {
+  std::vector<float> at_once = gaussian_values(1024, 2);
+  std::vector<float> step_by_step = at_once;
+  rotate_row(best_kernels(), {1, 2}, 0, 2, 10, at_once.data());
+  rotate_row(best_kernels(), {1, 2}, 0, 1, 10, step_by_step.data());
+  rotate_row(best_kernels(), {1, 2}, 1, 1, 10, step_by_step.data());
+  EXPECT_EQ(at_once, step_by_step);
+}
+
+TEST(Rotation, SignsDifferBetweenKeysRowsAndRounds) {
+  SignWords a;
+  SignWords b;
+  draw_signs({1, 1}, 0, 8, a);
+  for (const auto& [id, round] : {std::pair{RotationId{2, 1}, 0U}, std::pair{RotationId{1, 2}, 0U},
+                                  std::pair{RotationId{1, 1}, 1U}}) {
+    draw_signs(id, round, 8, b);
+    EXPECT_NE(a[0], b[0]);
+  }
+}
+
+TEST(RowLayout, PadsOnlyTheLastRowAndOnlyAsFarAsNeeded) {
+  EXPECT_EQ(RowLayout(0, 15).row_count(), 0U);
+  const RowLayout layout(70'000, 15);
+  ASSERT_EQ(layout.row_count(), 3U);
+  EXPECT_EQ(layout.row(0), (Row{0, 32768, 15}));
+  EXPECT_EQ(layout.row(1), (Row{32768, 32768, 15}));
+  EXPECT_EQ(layout.row(2), (Row{65536, 4464, 13}));
+  EXPECT_EQ(RowLayout(1, 15).row(0), (Row{0, 1, 8}));
+  EXPECT_EQ(RowLayout(256, 15).row(0), (Row{0, 256, 8}));
+  EXPECT_EQ(RowLayout(257, 15).row(0), (Row{0, 257, 9}));
+  EXPECT_EQ(RowLayout(32768, 15).row(0), (Row{0, 32768, 15}));
+}
+
 }  // namespace
+
 }  // namespace spillway::codec

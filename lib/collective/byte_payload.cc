@@ -23,7 +23,7 @@ constexpr std::size_t kHeadBytes = 64;
 std::size_t packet_size(std::size_t quanta, std::size_t head) {
   const std::size_t bytes = quanta * kQuantumBytes;
   return spillway_packed_size(static_cast<__u32>(bytes), static_cast<__u32>(std::min(bytes, head)),
-                              SPILLWAY_CODEC_BYTES);
+                              SPILLWAY_PAYLOAD_BYTES);
 }
 
 std::uint8_t quanta_of(std::size_t bytes) {
@@ -120,7 +120,8 @@ std::size_t ByteSource::write(const wire::DataStamp& stamp, const wire::PacketAu
   return wire::write_data_packet(header, base::ByteView(last).first(padded), auth, out);
 }
 
-ByteLayout::Run ByteLayout::run_of(const wire::DataHeader& header, std::size_t bytes) const {
+ByteLayout::ByteRange ByteLayout::range_of(const wire::DataHeader& header,
+                                           std::size_t bytes) const {
   const std::size_t first = std::size_t{header.stamp.packet} * bytes_per_packet;
   if (header.codec != wire::Codec::kBytes || header.planes != kPlanes || first >= bytes) {
     return {};
@@ -130,7 +131,7 @@ ByteLayout::Run ByteLayout::run_of(const wire::DataHeader& header, std::size_t b
 }
 
 unsigned ByteSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
-  const auto [first, length] = layout_->run_of(packet.header, bytes_);
+  const auto [first, length] = layout_->range_of(packet.header, bytes_);
   if (length == 0) {
     return 0;
   }
@@ -147,7 +148,7 @@ unsigned ByteSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) 
 }
 
 unsigned FoldSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
-  const auto [first, length] = layout_->run_of(packet.header, bytes_);
+  const auto [first, length] = layout_->range_of(packet.header, bytes_);
   if (length == 0) {
     return 0;
   }

@@ -5,7 +5,7 @@
 // padded with zeros to a multiple of 128. A trimmed packet only shows that it was sent.
 //
 // Between ranks of one machine (LocalSource, LocalSink) a message only says where the bytes lie in
-// the sender's segment (peer_memory.h), and the receiver copies them out: one packet instead of
+// the sender's segment (PeerMemory), and the receiver copies them out: one packet instead of
 // many and two copies instead of four. The message ends, as always, when its receiver has
 // everything, so the bytes stay staged until then.
 //
@@ -15,14 +15,64 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "collective/operation.h"
-#include "collective/peer_memory.h"
 #include "packetize/packet_plan.h"
 #include "transport/message.h"
 
 namespace spillway::collective {
+
+// Memory that ranks of one machine share, as collectives see it. A rank copies bytes for a
+// neighbour into a segment of its own (stage), and tells the neighbour where they are (MemoryPlace,
+// in a packet). The neighbour copies them out (read). No rank writes to another's memory, or reads
+// anything else of it.
+//
+// Both ends agree on which ranks are near, so both know that a message between them begins with a
+// place. Only the sender knows whether there is one: there may be no room, or the neighbour may
+// have been unable to take the segment. Then the place says so, and the bytes follow through the
+// network.
+//
+// A place comes from a neighbour, so it is checked: one that lies outside the segment, or is not of
+// the agreed length, is refused, and failure() names the neighbour from then on. One thread.
+
+// Where a message's bytes lie in their sender's segment. Travels as it is.
+struct MemoryPlace {
+  static constexpr std::uint64_t kNotStaged = UINT64_MAX;  // they follow through the network
+
+  std::uint64_t offset = kNotStaged;
+  std::uint64_t bytes = 0;
+};
+static_assert(sizeof(MemoryPlace) == 16);
+
+struct MemoryFailure {
+  std::uint16_t peer = 0;
+  base::Status status;
+};
+
+class PeerMemory {
+ public:
+  // Limit of one message; longer ones use the network.
+  static constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
+
+  virtual ~PeerMemory() = default;
+  // True if messages to and from this rank begin with a place.
+  virtual bool is_local_rank(std::uint16_t peer) const = 0;
+  // True if the peer can read what is staged here.
+  virtual bool is_read_by(std::uint16_t peer) const = 0;
+
+  // Copies bytes to where neighbours can read them. Returns where that is, or nothing if there is
+  // no room. They stay until release().
+  virtual std::optional<std::uint64_t> stage(base::ByteView bytes) = 0;
+  virtual void release(std::uint64_t offset) = 0;
+
+  // Copies `to.size()` bytes from a place in a neighbour's segment. False if there is no such
+  // place; failure() then says so, for good.
+  virtual bool read(std::uint16_t peer, const MemoryPlace& place, base::MutableByteView to) = 0;
+  virtual const std::optional<MemoryFailure>& failure() const = 0;
+};
 
 // How packets carry bytes: the same for all messages of a communicator.
 struct ByteLayout {
@@ -48,11 +98,11 @@ struct ByteLayout {
   std::uint64_t wire_bytes(std::size_t bytes) const;
 
   // The bytes of a message that one packet carries.
-  struct Run {
+  struct ByteRange {
     std::size_t first = 0;
     std::size_t length = 0;  // 0: the packet contradicts the message
   };
-  Run run_of(const wire::DataHeader& header, std::size_t bytes) const;
+  ByteRange range_of(const wire::DataHeader& header, std::size_t bytes) const;
 
   std::uint32_t bytes_per_packet = 0;
   std::uint32_t head_bytes = 0;
@@ -126,7 +176,7 @@ class LocalSource final : public transport::PayloadSource {
     return written_.write(stamp, auth, out);
   }
 
-  bool is_staged() const { return place_.offset != MemoryPlace::kNowhere; }
+  bool is_staged() const { return place_.offset != MemoryPlace::kNotStaged; }
 
  private:
   MemoryPlace place_;
@@ -151,7 +201,7 @@ class LocalSink final : public transport::PayloadSink {
   }
 
   // Valid once the message has come. True: its bytes are in place; false: they are still to follow.
-  bool is_staged() const { return place_.offset != MemoryPlace::kNowhere; }
+  bool is_staged() const { return place_.offset != MemoryPlace::kNotStaged; }
 
  private:
   base::MutableByteView to_;

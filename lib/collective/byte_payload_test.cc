@@ -129,8 +129,7 @@ TEST_P(FoldSinkTest, RefusesWhatContradictsItsMessage) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, FoldSinkTest,
-                         testing::Values(wire::Protection::kCrc32c, wire::Protection::kTags,
-                                         wire::Protection::kEncryption));
+                         testing::Values(wire::Protection::kTags, wire::Protection::kEncryption));
 
 }  // namespace
 }  // namespace spillway::collective

@@ -6,7 +6,7 @@
 // tensor (Operation::device); gpu/cuda_tensor.h implements it for NVIDIA.
 //
 // With error feedback the residual is in the device's memory, too: one float for each element.
-// `owed` points at the residual of an extent, or is null.
+// `residual` points at the residual of an extent, or is null.
 //
 // An extent refers to the operation's input or output. Calls block until the device is done. They
 // may come from several threads at once, for extents that do not overlap, and give the same bits as
@@ -21,11 +21,11 @@
 
 #include "base/status.h"
 #include "codec/lanes.h"
-#include "codec/level_encoder.h"
-#include "codec/row.h"
+#include "codec/level_code.h"
+#include "codec/row_codec.h"
 #include "collective/report.h"
 #include "collective/shards.h"
-#include "packetize/kept_planes.h"
+#include "packetize/packet_plan.h"
 
 namespace spillway::collective {
 
@@ -44,7 +44,7 @@ struct DeviceSum {
   std::vector<float> factors;
   packetize::PacketPlan sum_plan;
   std::uint64_t key;
-  float* owed = nullptr;  // added to the input's part, and zero afterwards
+  float* residual = nullptr;  // added to the input's part, and zero afterwards
 };
 
 // A piece that is coded as levels, side by side in the lanes of words (codec/lanes.h).
@@ -74,11 +74,11 @@ class DeviceTensor {
   virtual PartTimes times() const { return {}; }
 
   // For exact operations: host memory for the input and the output, one where these are one.
-  // bring() and take_back() copy `bytes` bytes at `offset` to the host and back.
+  // copy_to_host() and copy_to_device() copy `bytes` bytes at `offset` to the host and back.
   virtual std::uint8_t* host_input() = 0;
   virtual std::uint8_t* host_output() = 0;
-  virtual base::Status bring(std::size_t offset, std::size_t bytes) = 0;
-  virtual base::Status take_back(std::size_t offset, std::size_t bytes) = 0;
+  virtual base::Status copy_to_host(std::size_t offset, std::size_t bytes) = 0;
+  virtual base::Status copy_to_device(std::size_t offset, std::size_t bytes) = 0;
 
   // Room for a message, in host memory that the device reaches quickly.
   virtual base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) = 0;
@@ -86,13 +86,13 @@ class DeviceTensor {
   // A residual of zeros, for so many elements.
   virtual base::Result<std::shared_ptr<float[]>> make_residual(std::size_t count) = 0;
 
-  // Codes the input plus its residual. `owed` becomes all of that; zero where it is not finite.
+  // Codes the input plus its residual. `residual` becomes all of that; zero where it is not finite.
   virtual base::Status encode(const Extent& extent, const packetize::PacketPlan& plan,
-                              std::uint64_t key, float* owed, packetize::KeptPlanes& coded) = 0;
-  // `used` bytes of each sent packet are in the sum: takes them off `owed`.
+                              std::uint64_t key, float* residual, packetize::KeptPlanes& coded) = 0;
+  // `used` bytes of each sent packet are in the sum: takes them off `residual`.
   virtual base::Status settle(const Extent& extent, const packetize::PacketPlan& plan,
                               std::uint64_t key, const packetize::KeptPlanes& sent,
-                              std::span<const std::uint16_t> used, float* owed) = 0;
+                              std::span<const std::uint16_t> used, float* residual) = 0;
   // Forms the sum and codes it; the output becomes what that decodes to.
   virtual base::Status add_up(const Extent& extent, const DeviceSum& sum,
                               packetize::KeptPlanes& coded) = 0;
@@ -103,18 +103,18 @@ class DeviceTensor {
   // For levels: room for words, as make_planes().
   virtual base::Result<std::shared_ptr<std::uint64_t[]>> make_words(std::size_t count) = 0;
   // Measures each row of the input plus its residual.
-  virtual base::Status measure(const DeviceLevels& levels, const float* owed,
+  virtual base::Status measure(const DeviceLevels& levels, const float* residual,
                                std::span<codec::RotatedRow> rows) = 0;
   // Codes the same rows as words, at the shared scale of each row. Counts coordinates beyond it.
-  virtual base::Status round(const DeviceLevels& levels, const float* owed,
+  virtual base::Status round(const DeviceLevels& levels, const float* residual,
                              std::span<const codec::RotatedRow> rows, std::span<const float> scales,
                              std::span<std::uint64_t> words, std::size_t& clipped) = 0;
   // Decodes into the output.
   virtual base::Status decode_sums(const DeviceLevels& levels, const DeviceLevelSums& sums) = 0;
-  // `sums` hold this rank's own words: adds the input to `owed` and takes the words off it. Rows in
-  // `not_finite` are owed nothing.
+  // `sums` hold this rank's own words: adds the input to `residual` and takes the words off it.
+  // Rows in `not_finite` are residual nothing.
   virtual base::Status settle_levels(const DeviceLevels& levels, const DeviceLevelSums& sums,
-                                     const std::vector<bool>& not_finite, float* owed) = 0;
+                                     const std::vector<bool>& not_finite, float* residual) = 0;
 };
 
 }  // namespace spillway::collective

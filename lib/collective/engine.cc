@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "collective/coded/coded_run.h"
 #include "collective/device_tensor.h"
-#include "collective/exact/plan_device.h"
+#include "collective/entropy/entropy_run.h"
+#include "collective/exact/plan.h"
 #include "collective/summed/summed_run.h"
 #include "collective/tolerant/tolerant_run.h"
 
@@ -55,10 +55,11 @@ Engine::Engine(const EngineConfig& config, const ByteLayout& layout, ComputePool
       matching_(config.group.world, config.first_operation) {
   config_.plan = fitted(config, layout);
   if (config.group.servers == 0 && config.group.world > 2) {
-    share_book_ = std::make_unique<ShareBook>(config.group.world, config.limits.survey_bytes);
+    share_schedule_ =
+        std::make_unique<ShareSchedule>(config.group.world, config.limits.survey_bytes);
   }
   if (config.group.is_server()) {
-    intake_ = std::make_unique<CallIntake>(run_config_, config.first_operation);
+    inbox_ = std::make_unique<CallInbox>(run_config_, config.first_operation);
   } else if (config.group.servers > 0) {
     outbox_ = std::make_unique<CallOutbox>(run_config_);
   }
@@ -99,7 +100,7 @@ base::Status Engine::submit(const Operation& operation, std::uint64_t token,
 
 void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now) {
   if (failure_) {
-    complete_failed(waiting, now);
+    fail_waiting(waiting, now);
     return;
   }
   const Operation& operation = waiting.operation;
@@ -116,15 +117,15 @@ void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base
 base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& operation, Key key,
                                                              const Shares& shares) {
   if (operation.tolerance && config_.group.world > 1 && operation.count > 0) {
-    switch (operation.tolerance->code) {
-      case SumCode::kPlanes:
+    switch (operation.tolerance->codec) {
+      case Codec::kPlanes:
         return make_tolerant_run(operation, key, shares);
-      case SumCode::kLevels:
-      case SumCode::kBlocks:
+      case Codec::kLevels:
+      case Codec::kBlocks:
         return make_summed_run(operation, key);
-      case SumCode::kCoded:
-      case SumCode::kSketch:
-        return make_coded_run(operation, key);
+      case Codec::kEntropy:
+      case Codec::kSketch:
+        return make_entropy_run(operation, key);
     }
   }
   Plan plan = make_plan(operation, config_.group, config_.plan, shares);
@@ -165,12 +166,12 @@ base::Result<std::unique_ptr<OperationRun>> Engine::make_summed_run(const Operat
   }
   return std::unique_ptr<OperationRun>(std::make_unique<SummedRun>(
       operation, key, std::move(layout).value(), run_config_, residual_of(operation).value(),
-      scale_book_.next(operation.tolerance->feedback_tensor)));
+      scale_cache_.next(operation.tolerance->feedback_tensor)));
 }
 
-std::unique_ptr<OperationRun> Engine::make_coded_run(const Operation& operation, Key key) {
-  return std::make_unique<CodedRun>(operation, key, coded_chunks(operation), run_config_,
-                                    residual_of(operation).value(), code_book_, coder_shelf_);
+std::unique_ptr<OperationRun> Engine::make_entropy_run(const Operation& operation, Key key) {
+  return std::make_unique<EntropyRun>(operation, key, entropy_chunks(operation), run_config_,
+                                      residual_of(operation).value(), code_cache_, coder_pool_);
 }
 
 // The tensor's residual: zeros if the tensor is new, was elsewhere or had another length before.
@@ -205,7 +206,7 @@ base::Result<std::span<float>> Engine::residual_of(const Operation& operation) {
 void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
                    base::Instant now) {
   std::unique_ptr<OperationRun> run;
-  const ShareUse use = share_out(waiting.operation);
+  const ShareUse use = choose_shares(waiting.operation);
   const base::Status status = guarded(waiting.operation, [&]() -> base::Status {
     base::Result<std::unique_ptr<OperationRun>> made = make_run(waiting.operation, key, use.shares);
     if (made.ok()) {
@@ -215,7 +216,7 @@ void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoin
   });
   if (!status.ok()) {
     fail(status, config_.group.rank, wire::FailureCause::kInternal, endpoint, now);
-    complete_failed(waiting, now);
+    fail_waiting(waiting, now);
     return;
   }
   begin(waiting, key, std::move(run), endpoint, now);
@@ -240,7 +241,7 @@ void Engine::begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun
   }
   after(key, guarded(waiting.operation, [&] { return active.run->start(context); }), endpoint, now);
   for (const Closed& closed : closed_) {
-    tell_of(closed, endpoint, now);
+    notify_runs_of(closed, endpoint, now);
   }
 }
 
@@ -322,10 +323,10 @@ void Engine::retire(Key key, transport::Endpoint& endpoint, base::Instant now) {
     sent_to = found->second.run->operation().root;
   }
   running_.erase(found);
-  tell_floor(key, endpoint);
+  retire_in_endpoint(key, endpoint);
   if (running_.empty() && is_watching_) {
     is_watching_ = false;
-    endpoint.watch_everybody(false, now);
+    endpoint.watch_all_peers(false, now);
   }
   if (is_point_to_point_key(key)) {
     use_room_for_pairs(sent_to, endpoint, now);
@@ -335,7 +336,7 @@ void Engine::retire(Key key, transport::Endpoint& endpoint, base::Instant now) {
 }
 
 // Tells the endpoint that nothing of the operation is needed any more.
-void Engine::tell_floor(Key key, transport::Endpoint& endpoint) {
+void Engine::retire_in_endpoint(Key key, transport::Endpoint& endpoint) {
   if (!is_point_to_point_key(key)) {
     endpoint.retire(key);
   } else if (is_numbered_receive(key)) {
@@ -350,8 +351,8 @@ base::Duration Engine::timeout_of(const OperationRun& run) const {
 }
 
 base::Instant Engine::next_timeout() const {
-  if (dispute_) {
-    return dispute_->until;
+  if (pending_mismatch_) {
+    return pending_mismatch_->until;
   }
   if (!failure_ && config_.memory != nullptr && config_.memory->failure()) {
     return base::Instant();
@@ -371,8 +372,8 @@ base::Instant Engine::next_timeout() const {
 }
 
 void Engine::on_timeout(transport::Endpoint& endpoint, base::Instant now) {
-  if (dispute_ && now >= dispute_->until) {
-    settle(endpoint);
+  if (pending_mismatch_ && now >= pending_mismatch_->until) {
+    resolve_mismatch(endpoint);
   }
   if (config_.memory != nullptr && config_.memory->failure()) {
     const MemoryFailure& failure = *config_.memory->failure();
@@ -412,7 +413,7 @@ void Engine::watch(transport::Endpoint& endpoint, base::Instant now) {
   });
   if (is_old && !is_watching_) {
     is_watching_ = true;
-    endpoint.watch_everybody(true, now);
+    endpoint.watch_all_peers(true, now);
   }
 }
 

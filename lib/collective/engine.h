@@ -40,17 +40,16 @@
 #include <string>
 #include <vector>
 
-#include "collective/capacity_notes.h"
-#include "collective/coded/code_book.h"
-#include "collective/coded/coder_shelf.h"
+#include "collective/calls.h"
+#include "collective/entropy/code_cache.h"
+#include "collective/entropy/entropy_piece.h"
 #include "collective/exact/plan_run.h"
 #include "collective/exact/planner.h"
+#include "collective/link_shares.h"
 #include "collective/matching.h"
 #include "collective/operation_run.h"
-#include "collective/servers/call_delivery.h"
-#include "collective/share_book.h"
-#include "collective/summed/scale_book.h"
-#include "collective/tolerant/pace.h"
+#include "collective/summed/sum_piece.h"
+#include "collective/tolerant/tolerant_run.h"
 
 namespace spillway::collective {
 
@@ -84,10 +83,12 @@ struct EngineConfig {
   Group group;
   packetize::Job job;
   packetize::PacketLimits packet_limits;
+  bool are_packets_encrypted = false;
   PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any; outlives the engine
   PlanOptions plan{};
   ShareRule shares = ShareRule::kAutomatic;
-  ChunkRule coded_chunks = ChunkRule::kStriped;  // for coded all-reduces; the same at all ranks
+  ChunkRule entropy_chunks =
+      ChunkRule::kStriped;  // for entropy-coded all-reduces; the same at all ranks
   EngineLimits limits{};
   // Operations and point-to-point messages are numbered from here; the same at all ranks.
   std::uint64_t first_operation = 0;
@@ -137,26 +138,28 @@ class Engine {
             transport::Endpoint& endpoint, base::Instant now);
 
   // True if callers were told, or will be when jobs that use their memory have ended.
-  bool has_failed() const { return failure_ && !dispute_; }
-  std::optional<base::Status> failure() const { return dispute_ ? std::nullopt : failure_; }
+  bool has_failed() const { return failure_ && !pending_mismatch_; }
+  std::optional<base::Status> failure() const {
+    return pending_mismatch_ ? std::nullopt : failure_;
+  }
   // True while operations are under way that keep the host's processors busy.
   bool is_coding() const { return coding_ > 0; }
   // At a parameter server: all workers have left and nothing is left to do.
-  bool is_service_over() const { return intake_->has_everybody_left() && is_idle(); }
+  bool is_service_over() const { return inbox_->has_everybody_left() && is_idle(); }
   // Shares of the latest all-reduce that they matter to.
-  Shares shares() const { return share_book_ ? share_book_->shares() : Shares(); }
+  Shares shares() const { return share_schedule_ ? share_schedule_->shares() : Shares(); }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size() + held_sends_; }
   // No caller waits for an operation of this rank.
   bool is_done() const {
-    return waiting_.empty() && held_sends_ == 0 && leaving_.empty() && !dispute_ &&
+    return waiting_.empty() && held_sends_ == 0 && leaving_.empty() && !pending_mismatch_ &&
            std::all_of(running_.begin(), running_.end(),
                        [](const auto& entry) { return entry.second.is_complete; });
   }
   // No operation, job or message is left.
   bool is_idle() const {
     return running_.empty() && waiting_.empty() && held_sends_ == 0 && leaving_.empty() &&
-           !dispute_ && (!outbox_ || outbox_->is_empty());
+           !pending_mismatch_ && (!outbox_ || outbox_->is_empty());
   }
   std::size_t memory_bytes() const;
 
@@ -196,15 +199,15 @@ class Engine {
     Key key = 0;
   };
   // Ranks call different operations, and one of the two calls is not known in whole.
-  struct Dispute {
+  struct PendingMismatch {
     wire::Mismatch mismatch;
     std::uint16_t culprit = 0;
     base::Instant until;
-    bool was_whole = false;              // from the start, so that other ranks know it, too
-    std::vector<std::uint16_t> spent{};  // ranks that will say no more
+    bool was_whole = false;               // from the start, so that other ranks know it, too
+    std::vector<std::uint16_t> silent{};  // ranks that will say no more
   };
   // A failed operation whose caller will be told when both calls are known.
-  struct Untold {
+  struct Unreported {
     std::uint64_t token = 0;
     OperationReport report;
   };
@@ -222,13 +225,37 @@ class Engine {
   static Key key_of(const wire::MessageId& id, std::uint16_t peer, bool sends);
   static bool is_point_to_point_key(Key key) { return (key & kPairKey) != 0; }
 
-  // engine_admission.cc
+  // ---- life of an operation (engine.cc)
+  RunContext context(transport::Endpoint& endpoint, base::Instant now) {
+    return {endpoint, pool_, now};
+  }
+  void enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now);
+  void start(const Waiting& waiting, Key key, transport::Endpoint& endpoint, base::Instant now);
+  void begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun> run,
+             transport::Endpoint& endpoint, base::Instant now);
+  base::Result<std::unique_ptr<OperationRun>> make_run(const Operation& operation, Key key,
+                                                       const Shares& shares);
+  base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const Operation& operation, Key key,
+                                                                const Shares& shares);
+  base::Result<std::unique_ptr<OperationRun>> make_summed_run(const Operation& operation, Key key);
+  std::unique_ptr<OperationRun> make_entropy_run(const Operation& operation, Key key);
+  base::Result<std::span<float>> residual_of(const Operation& operation);
+  void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
+  void complete(Active& active, base::Instant now);
+  static void count_job(Active& active, const ComputeJob& job, base::Instant now);
+  static void count_parts(const Active& active, OperationReport& report);
+  void retire(Key key, transport::Endpoint& endpoint, base::Instant now);
+  void retire_in_endpoint(Key key, transport::Endpoint& endpoint);
+  base::Duration timeout_of(const OperationRun& run) const;
+  void watch(transport::Endpoint& endpoint, base::Instant now);
+
+  // ---- admission (engine_admission.cc)
   static PlanOptions fitted(const EngineConfig& config, const ByteLayout& layout);
   std::size_t tolerant_window() const;
   std::size_t tolerant_piece_bytes(const Operation& operation) const;
   base::Status check_tolerant_size(const Operation& operation) const;
-  ChunkOptions coded_chunks(const Operation& operation) const;
-  base::Status check_coded_size(const Operation& operation) const;
+  ChunkOptions entropy_chunks(const Operation& operation) const;
+  base::Status check_entropy_size(const Operation& operation) const;
   base::Status validate_here(const Operation& operation) const;
   bool may_begin_next() const;
   void start_waiting(transport::Endpoint& endpoint, base::Instant now);
@@ -240,49 +267,12 @@ class Engine {
   void use_room_for_pairs(std::optional<std::uint16_t> peer, transport::Endpoint& endpoint,
                           base::Instant now);
 
-  void enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now);
-  void start(const Waiting& waiting, Key key, transport::Endpoint& endpoint, base::Instant now);
-  void begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun> run,
-             transport::Endpoint& endpoint, base::Instant now);
-  base::Duration timeout_of(const OperationRun& run) const;
-  base::Result<std::unique_ptr<OperationRun>> make_run(const Operation& operation, Key key,
-                                                       const Shares& shares);
-  base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const Operation& operation, Key key,
-                                                                const Shares& shares);
-  base::Result<std::unique_ptr<OperationRun>> make_summed_run(const Operation& operation, Key key);
-  std::unique_ptr<OperationRun> make_coded_run(const Operation& operation, Key key);
-  base::Result<std::span<float>> residual_of(const Operation& operation);
-  void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
-  void on_summed(const transport::SumReport& report, transport::Endpoint& endpoint,
-                 base::Instant now);
+  // ---- events: of runs (engine_events.cc)
   void on_message_event(const transport::Event& event, transport::Endpoint& endpoint,
                         base::Instant now);
-  void complete(Active& active, base::Instant now);
-  static void count_job(Active& active, const ComputeJob& job, base::Instant now);
-  static void count_parts(const Active& active, OperationReport& report);
-  void retire(Key key, transport::Endpoint& endpoint, base::Instant now);
-  void tell_floor(Key key, transport::Endpoint& endpoint);
-  void on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,
-                     base::Instant now);
-  void on_closed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
+  void on_summed(const transport::SumReport& report, transport::Endpoint& endpoint,
                  base::Instant now);
-  void tell_of(const Closed& closed, transport::Endpoint& endpoint, base::Instant now);
-  void fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now);
-  void watch(transport::Endpoint& endpoint, base::Instant now);
-  void end_all(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
-               transport::Endpoint& endpoint, base::Instant now);
-  void on_peer_failed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
-                      base::Instant now);
-  void complete_failed(const Waiting& waiting, base::Instant now);
-  // engine_mismatch.cc
-  const Operation* called_here(const wire::Mismatch& mismatch) const;
-  void dispute(wire::Mismatch mismatch, std::uint16_t culprit, transport::Endpoint& endpoint,
-               base::Instant now);
-  void hear_last_of(std::uint16_t rank, transport::Endpoint& endpoint);
-  void settle_if_known(transport::Endpoint& endpoint);
-  void settle(transport::Endpoint& endpoint);
-  void tell_failed(std::uint64_t token, const OperationReport& report);
-  // engine_receives.cc
+  // ---- events: sends and receives
   static bool is_numbered_receive(Key key);
   static bool is_numbered_send(Key key);
   Key next_unnumbered_key();
@@ -292,37 +282,60 @@ class Engine {
   void on_announced(const wire::MessageId& message, transport::Endpoint& endpoint,
                     base::Instant now);
   void start_matched(transport::Endpoint& endpoint, base::Instant now);
-  // engine_shares.cc
-  bool has_shares(const Operation& operation) const;
-  struct ShareUse {
-    Shares shares{};
-    bool is_survey = false;
-  };
-  ShareUse share_out(const Operation& operation);
-  std::uint64_t own_capacity(const transport::Endpoint& endpoint, base::Instant now) const;
-  void survey(Key key, transport::Endpoint& endpoint, base::Instant now);
-  void on_note_event(const transport::Event& event, Key key, transport::Endpoint& endpoint,
-                     base::Instant now);
-  void leave_surveys(const Closed& closed, transport::Endpoint& endpoint, base::Instant now);
-  // engine_calls.cc
+  // ---- events: calls to parameter servers
   base::Status call_servers(const Waiting& waiting, RunContext& context);
   bool is_call_event(const transport::Event& event) const;
   void on_call_event(const transport::Event& event, transport::Endpoint& endpoint,
                      base::Instant now);
   void open(const OpenedCall& opened, transport::Endpoint& endpoint, base::Instant now);
-  RunContext context(transport::Endpoint& endpoint, base::Instant now) {
-    return {endpoint, pool_, now};
-  }
+  // ---- events: shares of links
+  struct ShareUse {
+    Shares shares{};
+    bool is_survey = false;
+  };
+  bool has_shares(const Operation& operation) const;
+  ShareUse choose_shares(const Operation& operation);
+  std::uint64_t own_capacity(const transport::Endpoint& endpoint, base::Instant now) const;
+  void survey(Key key, transport::Endpoint& endpoint, base::Instant now);
+  void on_note_event(const transport::Event& event, Key key, transport::Endpoint& endpoint,
+                     base::Instant now);
+  void leave_surveys(const Closed& closed, transport::Endpoint& endpoint, base::Instant now);
+
+  // ---- failure: of peers (engine_failure.cc)
+  void on_peer_dead(const transport::PeerDead& dead, transport::Endpoint& endpoint,
+                    base::Instant now);
+  void on_stalled(const transport::MessageStalled& stall, transport::Endpoint& endpoint,
+                  base::Instant now);
+  void on_peer_failed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
+                      base::Instant now);
+  void on_closed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
+                 base::Instant now);
+  void notify_runs_of(const Closed& closed, transport::Endpoint& endpoint, base::Instant now);
+  void fail_runs_that_need(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now);
+  // ---- failure: the end of all operations
+  void end_all(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
+               transport::Endpoint& endpoint, base::Instant now);
+  void fail_waiting(const Waiting& waiting, base::Instant now);
+  void report_failure(std::uint64_t token, const OperationReport& report);
+  // ---- failure: mismatches
+  void on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,
+                     base::Instant now);
+  const Operation* own_call(const wire::Mismatch& mismatch) const;
+  void resolve_or_wait(wire::Mismatch mismatch, std::uint16_t culprit,
+                       transport::Endpoint& endpoint, base::Instant now);
+  void stop_waiting_for(std::uint16_t rank, transport::Endpoint& endpoint);
+  void resolve_if_complete(transport::Endpoint& endpoint);
+  void resolve_mismatch(transport::Endpoint& endpoint);
 
   EngineConfig config_;
   RunConfig run_config_;
   ComputePool& pool_;
   EngineListener& listener_;
   ScratchPool scratch_;
-  PaceBook paces_;
-  ScaleBook scale_book_;
-  CodeBook code_book_;
-  CoderShelf coder_shelf_;
+  PaceCache paces_;
+  ScaleCache scale_cache_;
+  CodeCache code_cache_;
+  CoderPool coder_pool_;
   std::map<std::uint64_t, Residual> residuals_;  // by tensor
   std::uint64_t next_sequence_ = 0;
   bool is_numbering_ = false;  // the endpoint was told where numbers begin
@@ -337,15 +350,16 @@ class Engine {
   std::size_t held_sends_ = 0;
   std::vector<SendsTo> sends_to_;  // by peer
   ReceiveMatching matching_;
-  std::uint64_t unnumbered_ = 0;           // point-to-point operations without a number, so far
-  std::unique_ptr<ShareBook> share_book_;  // null where shares never matter
-  std::unique_ptr<CallOutbox> outbox_;     // at a worker with servers only
-  std::unique_ptr<CallIntake> intake_;     // at a server only
+  std::uint64_t unnumbered_ = 0;  // point-to-point operations without a number, so far
+  std::unique_ptr<ShareSchedule> share_schedule_;  // null where shares never matter
+  std::unique_ptr<CallOutbox> outbox_;             // at a worker with servers only
+  std::unique_ptr<CallInbox> inbox_;               // at a server only
   bool is_watching_ = false;
   std::vector<Closed> closed_;
   std::optional<base::Status> failure_;
-  std::optional<Dispute> dispute_;  // until it is over, callers are not told of failure_
-  std::vector<Untold> untold_;
+  std::optional<PendingMismatch>
+      pending_mismatch_;  // until it is over, callers are not told of failure_
+  std::vector<Unreported> unreported_;
 };
 
 }  // namespace spillway::collective

@@ -8,11 +8,11 @@
 // waiting can form. Take the first operation that has not ended everywhere. All before it have
 // ended at every rank, so it has begun at every rank: operations begin in order, and one always
 // may, whatever its size. From there on it needs only its own messages, for which every table has
-// room. Urgent operations make it slower but never stop it. What it tells late ranks in the
-// background (notes of an agreement among it) is part of its messages.
+// room. Urgent operations make it slower but never stop it. Its notes to late ranks in the
+// background (those of an agreement included) are part of its messages.
 //
-// A large all-reduce may also wait for an earlier survey's notes (share_book.h). Ranks send them as
-// they begin that survey, an operation before it, so the notes do not depend on it.
+// A large all-reduce may also wait for an earlier survey's notes (link_shares.h). Ranks send them
+// as they begin that survey, an operation before it, so the notes do not depend on it.
 //
 // Sends have limits of their own, and so have receives. A receive has found its message when it
 // begins, so it ends by itself. A send that waits for room waits for what other ranks have still to
@@ -20,16 +20,16 @@
 // group, nor do these for it.
 //
 // Calls to parameter servers have a limit, too. A server takes calls whether or not it has begun
-// their operations, so room comes back by itself. Only a worker that is CallIntake::kMaxAhead
+// their operations, so room comes back by itself. Only a worker that is CallInbox::kMaxAhead
 // operations ahead of the slowest waits for that one, which does not wait for it.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "collective/coded/coded_run.h"
 #include "collective/engine.h"
-#include "collective/summed/sum_layout.h"
+#include "collective/entropy/entropy_run.h"
+#include "collective/summed/sum_piece.h"
 #include "packetize/packet_plan.h"
 
 namespace spillway::collective {
@@ -37,17 +37,17 @@ namespace {
 
 // Messages of a piece with one peer, in all phases and both directions: in a plan, and at most in a
 // tolerant operation (a contribution, a sum, a receipt, as an owner and as another's peer).
-constexpr std::size_t kPlanLanes = 4;
-constexpr std::size_t kTolerantLanes = 6;
+constexpr std::size_t kPlanFlows = 4;
+constexpr std::size_t kTolerantFlows = 6;
 // Pieces of a shard under way at a time in a tolerant operation.
 constexpr std::size_t kTolerantWindow = 16;
 // Shards of planes are cut into so many pieces, if these are then one to kLongPiece times the usual
 // size: enough pieces to overlap, and each is worth its calculations and messages.
 constexpr std::size_t kPlanesPieces = 8;
 constexpr std::size_t kLongPiece = 4;
-// Coded, a message surely carries one in so many of the bytes it carries uncoded: packets have
-// heads, rows are padded.
-constexpr std::size_t kCodedShare = 4;
+// An encoded message surely carries one in so many of the bytes it carries as they are: packets
+// have headers, rows are padded.
+constexpr std::size_t kEncodedShare = 4;
 // Part numbers of a tolerant operation that are reserved for messages other than its pieces.
 constexpr std::size_t kReservedParts = 64;
 
@@ -56,7 +56,7 @@ bool is_tolerant(const Operation& operation, const Group& group) {
 }
 
 // True if this host's processors code it.
-bool is_coded_here(const Operation& operation) {
+bool is_encoded_here(const Operation& operation) {
   return operation.tolerance && !operation.device;
 }
 
@@ -73,7 +73,7 @@ std::size_t longest_of(const Operation& operation, const Group& group) {
 // Windows that fit the limits, the same at every rank of the group.
 PlanOptions Engine::fitted(const EngineConfig& config, const ByteLayout& layout) {
   PlanOptions plan = config.plan;
-  const std::size_t room = config.limits.messages / (kPlanLanes * config.group.world);
+  const std::size_t room = config.limits.messages / (kPlanFlows * config.group.world);
   plan.window = std::clamp<std::size_t>(room, 1, plan.window);
   plan.pair_window = std::clamp<std::size_t>(config.limits.pair_messages / config.group.world, 1,
                                              plan.pair_window);
@@ -82,7 +82,7 @@ PlanOptions Engine::fitted(const EngineConfig& config, const ByteLayout& layout)
 }
 
 std::size_t Engine::tolerant_window() const {
-  return std::clamp<std::size_t>(config_.limits.messages / (kTolerantLanes * config_.group.world),
+  return std::clamp<std::size_t>(config_.limits.messages / (kTolerantFlows * config_.group.world),
                                  1, kTolerantWindow);
 }
 
@@ -91,13 +91,13 @@ std::size_t Engine::tolerant_piece_bytes(const Operation& operation) const {
   const std::size_t owners = owners_of(config_.group);
   std::size_t most = std::min(config_.plan.most_pieces, (kMaxParts - kReservedParts) / owners);
   if (operation.tolerance->least_contributors > 0.0 ||
-      operation.tolerance->code != SumCode::kPlanes) {
-    most = std::min(most, config_.limits.messages / kTolerantLanes / owners);
+      operation.tolerance->codec != Codec::kPlanes) {
+    most = std::min(most, config_.limits.messages / kTolerantFlows / owners);
   }
   PlanOptions options = config_.plan;
-  options.max_message_bytes /= kCodedShare;
+  options.max_message_bytes /= kEncodedShare;
   const std::size_t longest = longest_of(operation, config_.group) * sizeof(float);
-  if (operation.tolerance->code == SumCode::kPlanes) {
+  if (operation.tolerance->codec == Codec::kPlanes) {
     options.piece_bytes =
         std::clamp(longest / kPlanesPieces, options.piece_bytes, options.piece_bytes * kLongPiece);
   }
@@ -105,19 +105,19 @@ std::size_t Engine::tolerant_piece_bytes(const Operation& operation) const {
                     std::max<std::size_t>(most, 1));
 }
 
-ChunkOptions Engine::coded_chunks(const Operation& operation) const {
+ChunkOptions Engine::entropy_chunks(const Operation& operation) const {
   const std::uint16_t world = config_.group.world;
-  const std::size_t sections = CodedRun::sections_of(operation.tolerance->code);
+  const std::size_t sections = EntropyRun::sections_of(operation.tolerance->codec);
   return {.chunks = world,
-          .rule = config_.coded_chunks,
+          .rule = config_.entropy_chunks,
           // At two bytes a value, which is more than coding takes.
           .piece_values = std::max<std::size_t>(config_.plan.piece_bytes / 2, 1),
           .most_pieces = std::max<std::size_t>(
-              config_.limits.messages / (CodedRun::kPieceMessages * sections * world), 1)};
+              config_.limits.messages / (EntropyRun::kPieceMessages * sections * world), 1)};
 }
 
-base::Status Engine::check_coded_size(const Operation& operation) const {
-  const ChunkOptions chunks = coded_chunks(operation);
+base::Status Engine::check_entropy_size(const Operation& operation) const {
+  const ChunkOptions chunks = entropy_chunks(operation);
   const BlockGrid grid(operation.count, chunks.chunks);
   // Chunks of equal cost may be of any length.
   const std::size_t longest = chunks.rule == ChunkRule::kBalanced
@@ -125,7 +125,7 @@ base::Status Engine::check_coded_size(const Operation& operation) const {
                                   : piece_count(grid.blocks(), chunks.chunks);
   std::size_t values =
       piece_count(longest, most_pieces_of_chunk(grid, chunks)) * grid.block_values();
-  if (operation.tolerance->code == SumCode::kSketch) {
+  if (operation.tolerance->codec == Codec::kSketch) {
     // A section shorter than the tensor may be cut into fewer pieces, of up to so many values.
     values = std::max(values, chunks.piece_values + grid.block_values());
   }
@@ -138,8 +138,8 @@ base::Status Engine::check_coded_size(const Operation& operation) const {
 }
 
 base::Status Engine::check_tolerant_size(const Operation& operation) const {
-  if (is_coded(operation.tolerance->code)) {
-    return check_coded_size(operation);
+  if (uses_entropy(operation.tolerance->codec)) {
+    return check_entropy_size(operation);
   }
   const std::size_t piece_bytes = tolerant_piece_bytes(operation);
   const std::size_t longest = longest_of(operation, config_.group);
@@ -151,13 +151,13 @@ base::Status Engine::check_tolerant_size(const Operation& operation) const {
                     describe(operation), pieces, piece_bytes, kMaxParts - kReservedParts));
   }
   if (operation.tolerance->least_contributors > 0.0 &&
-      pieces > std::max(owners, 2 * config_.limits.messages / kTolerantLanes)) {
+      pieces > std::max(owners, 2 * config_.limits.messages / kTolerantFlows)) {
     return base::invalid_argument(fmt::format(
         "{}: with least_contributors all of it is under way at once, in {} pieces of at most {} "
         "bytes, which is more than there is room for; split it, or wait for all ranks",
         describe(operation), pieces, piece_bytes));
   }
-  if (operation.tolerance->code != SumCode::kPlanes) {
+  if (operation.tolerance->codec != Codec::kPlanes) {
     return SumLayout::make(operation, config_.group, piece_bytes, config_.plan.rack_ranks).status();
   }
   const std::size_t elements = std::min(longest, piece_bytes / sizeof(float));
@@ -173,7 +173,11 @@ base::Status Engine::check_tolerant_size(const Operation& operation) const {
 }
 
 base::Status Engine::validate_here(const Operation& operation) const {
-  if (base::Status status = validate(operation, config_.group); !status.ok()) {
+  const packetize::PacketLimits& limits = config_.packet_limits;
+  const GroupPackets packets{.are_encrypted = config_.are_packets_encrypted,
+                             .mtu = limits.mtu,
+                             .overhead = limits.datagram_overhead()};
+  if (base::Status status = validate(operation, config_.group, packets); !status.ok()) {
     return status;
   }
   return is_tolerant(operation, config_.group) ? check_tolerant_size(operation)
@@ -196,9 +200,9 @@ bool Engine::may_begin_next() const {
   const std::size_t servers = config_.group.servers;
   const bool may_call = !outbox_ || outbox_->size() == 0 ||
                         (outbox_->size() + 1) * servers <= config_.limits.call_messages;
-  const bool has_word = !has_shares(waiting_.front().operation) || !share_book_->is_waiting();
-  if (!may_call || !has_word || group_running_ == 0) {
-    return may_call && has_word;
+  const bool has_notes = !has_shares(waiting_.front().operation) || !share_schedule_->is_waiting();
+  if (!may_call || !has_notes || group_running_ == 0) {
+    return may_call && has_notes;
   }
   const std::uint64_t oldest = running_.begin()->first;  // point-to-point keys come behind
   return group_running_ < config_.limits.running && messages_ < config_.limits.messages &&
@@ -222,13 +226,13 @@ std::size_t& Engine::messages_of(Key key) {
 
 void Engine::count_in(Key key, const OperationRun& run) {
   group_running_ += is_point_to_point_key(key) ? 0 : 1;
-  coding_ += is_coded_here(run.operation()) ? 1 : 0;
+  coding_ += is_encoded_here(run.operation()) ? 1 : 0;
   messages_of(key) += run.message_count();
 }
 
 void Engine::count_out(Key key, const OperationRun& run) {
   group_running_ -= is_point_to_point_key(key) ? 0 : 1;
-  coding_ -= is_coded_here(run.operation()) ? 1 : 0;
+  coding_ -= is_encoded_here(run.operation()) ? 1 : 0;
   messages_of(key) -= run.message_count();
 }
 

@@ -1,127 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Events that come to the engine while operations run, from the transport and from compute threads.
-// Also: one failure ends all operations.
+// Events that reach the engine while operations run: messages and jobs of runs, and the engine's
+// own messages beside them:
+//
+//   announcements    of messages that no receive has claimed yet (matching.h)
+//   calls            from workers to parameter servers (calls.h)
+//   capacity notes   of surveys, which divide large all-reduces among the ranks (link_shares.h)
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <system_error>
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "collective/engine.h"
-#include "collective/mismatch.h"
 
 namespace spillway::collective {
 namespace {
 
-// The status code here of another rank's failure.
-base::StatusCode code_of(wire::FailureCause cause) {
-  switch (cause) {
-    case wire::FailureCause::kMismatch:
-      return base::StatusCode::kMismatch;
-    case wire::FailureCause::kTimeout:
-      return base::StatusCode::kTimedOut;
-    case wire::FailureCause::kClosed:
-    case wire::FailureCause::kPeerDead:
-    case wire::FailureCause::kAborted:
-    case wire::FailureCause::kInternal:
-      break;
-  }
-  return base::StatusCode::kPeerFailed;
-}
+// Keys without a number: receives that wait for their message, and sends and receives of nothing.
+constexpr std::uint64_t kUnnumberedKey = std::uint64_t{1} << 61;
 
-// The rank that tells may have been told itself.
-std::string failure_sentence(const transport::PeerFailed& event, const Group& group) {
-  const std::string from = rank_name(group, event.from);
-  const std::string culprit = rank_name(group, event.culprit);
-  switch (event.cause) {
-    case wire::FailureCause::kPeerDead:
-      return fmt::format("{} is dead, says {}", culprit, from);
-    case wire::FailureCause::kMismatch:
-      return fmt::format(
-          "{} calls what cannot be run, says {}; all ranks must call the same operations in the "
-          "same order",
-          culprit, from);
-    case wire::FailureCause::kAborted:
-      return fmt::format("{} aborted", culprit);
-    case wire::FailureCause::kTimeout:
-      return fmt::format("{} was waited for too long, says {}", culprit, from);
-    case wire::FailureCause::kClosed:
-      return fmt::format("{} closed its communicator too early", culprit);
-    case wire::FailureCause::kInternal:
-      break;
-  }
-  return fmt::format("{} failed; its own log says why", culprit);
-}
+// Smaller operations are over before a link's load matters.
+constexpr std::size_t kLeastBytes = std::size_t{1} << 20;
+// Among more ranks a share is too small to gain much.
+constexpr std::uint16_t kMostRanks = 64;
+// Pieces are numbered beside notes and receipts; uneven shards have a few more of them.
+constexpr std::size_t kMostPieces = kMaxParts / 2;
 
-std::string death_sentence(const transport::PeerDead& dead, const Group& group,
-                           base::Duration timeout) {
-  const std::string who = rank_name(group, dead.rank);
-  if (dead.cause == transport::DeathCause::kRefused) {
-    return fmt::format("{} is dead: its process is gone (its port refuses)", who);
-  }
-  return fmt::format("{} is dead: nothing was heard from it for {} ms", who,
-                     timeout.count() / 1'000'000);
-}
-
-// Names the peer, the path, and what was seen.
-std::string stall_observed(const transport::MessageStalled& stall, const std::string& who) {
-  if (stall.side == transport::StallSide::kReceiving) {
-    return fmt::format(
-        "{} is heard, but of its last {} datagrams of up to {} bytes none has arrived for {} s",
-        who, stall.packets, stall.datagram_bytes,
-        transport::kReceiverStallAfter.count() / 1'000'000'000);
-  }
-  return fmt::format(
-      "{} is heard, but of {} datagrams of up to {} bytes that were sent to it over {} paths in "
-      "the last {} s (path {} lost most) none has arrived",
-      who, stall.packets, stall.datagram_bytes, stall.paths,
-      transport::kStallAfter.count() / 1'000'000'000, stall.path);
-}
-
-std::string stall_sentence(const transport::MessageStalled& stall, const Group& group) {
-  const std::string who = rank_name(group, stall.peer);
-  switch (stall.reason) {
-    case transport::StallReason::kBlockedHere:
-      return fmt::format("this host refuses to send datagrams of {} bytes to {}: {}; {}",
-                         stall.datagram_bytes, who, std::generic_category().message(stall.error),
-                         stall.error == EMSGSIZE
-                             ? "raise the MTU of its interface again, or set SPILLWAY_MTU to it "
-                               "at every rank"
-                             : "see its routes and its firewall");
-    case transport::StallReason::kTooBig:
-      return fmt::format(
-          "{}, while short ones come through: raise the MTU of the switches and interfaces between "
-          "them, or set SPILLWAY_MTU to less at every rank; `spillway doctor --peer` finds out "
-          "what passes",
-          stall_observed(stall, who));
-    case transport::StallReason::kLost:
-      break;
-  }
-  return fmt::format(
-      "{}: see that nothing between them filters UDP, and that `spillway doctor --peer` finds the "
-      "path fit",
-      stall_observed(stall, who));
-}
+constexpr std::uint64_t kWantsEqual = 0;
+constexpr double kCapacityUnit = 1'000.0;  // bits per second
 
 }  // namespace
+
+// ------------------------------------------------------------------ runs
 
 void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoint,
                       base::Instant now) {
   if (const auto* dead = std::get_if<transport::PeerDead>(&event)) {
-    if (dispute_) {
-      hear_last_of(dead->rank, endpoint);
-      return;
-    }
-    fail({base::StatusCode::kPeerFailed,
-          death_sentence(*dead, config_.group, endpoint.config().exchange.peer_timeout)},
-         dead->rank, wire::FailureCause::kPeerDead, endpoint, now);
+    on_peer_dead(*dead, endpoint, now);
     return;
   }
   if (const auto* stall = std::get_if<transport::MessageStalled>(&event)) {
-    fail({base::StatusCode::kTimedOut, stall_sentence(*stall, config_.group)}, stall->peer,
-         wire::FailureCause::kTimeout, endpoint, now);
+    on_stalled(*stall, endpoint, now);
     return;
   }
   if (const auto* failed = std::get_if<transport::PeerFailed>(&event)) {
@@ -141,25 +61,6 @@ void Engine::on_event(const transport::Event& event, transport::Endpoint& endpoi
     return;
   }
   on_message_event(event, endpoint, now);
-}
-
-void Engine::on_peer_failed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
-                            base::Instant now) {
-  if (event.mismatch && has_texts(*event.mismatch)) {
-    dispute(*event.mismatch, event.culprit, endpoint, now);
-  }
-  if (dispute_) {
-    hear_last_of(event.from, endpoint);
-    return;
-  }
-  // Otherwise it failed, because another rank closed too early.
-  const bool is_its_own = event.culprit == event.from;
-  if (event.cause == wire::FailureCause::kClosed && is_its_own) {
-    on_closed(event, endpoint, now);
-    return;
-  }
-  fail({code_of(event.cause), failure_sentence(event, config_.group)}, event.culprit, event.cause,
-       endpoint, now);
 }
 
 // A message of an operation has ended.
@@ -200,77 +101,6 @@ void Engine::on_summed(const transport::SumReport& report, transport::Endpoint& 
   after(report.id.operation, found->second.run->on_summed(report, context), endpoint, now);
 }
 
-// A rank that left was done with everything it knew of; anything that still waits for it does so in
-// vain.
-void Engine::on_closed(const transport::PeerFailed& event, transport::Endpoint& endpoint,
-                       base::Instant now) {
-  closed_.push_back({event.from, event.finished_before});
-  if (intake_) {
-    RunContext context = this->context(endpoint, now);
-    intake_->leave(event.from, context);
-  }
-  tell_of(closed_.back(), endpoint, now);
-}
-
-// Operations that the rank has finished can end without it; others fail if they need it.
-void Engine::tell_of(const Closed& closed, transport::Endpoint& endpoint, base::Instant now) {
-  RunContext context = this->context(endpoint, now);
-  for (const auto& [key, active] : running_) {
-    if (!is_point_to_point_key(key) && key < closed.finished_before) {
-      active.run->on_left(closed.rank, context);
-    }
-  }
-  leave_surveys(closed, endpoint, now);
-  fail_what_needs(closed.rank, endpoint, now);
-}
-
-void Engine::fail_what_needs(std::uint16_t peer, transport::Endpoint& endpoint, base::Instant now) {
-  for (const auto& [key, active] : running_) {
-    if (!active.is_complete && active.run->needs(peer)) {
-      fail({base::StatusCode::kPeerFailed,
-            fmt::format("{} closed its communicator while operation {} ({}) waits for it",
-                        rank_name(config_.group, peer), active.run->report().sequence,
-                        describe(active.run->operation()))},
-           peer, wire::FailureCause::kClosed, endpoint, now);
-      return;
-    }
-  }
-}
-
-void Engine::on_unexpected(const transport::UnexpectedMessage& event, transport::Endpoint& endpoint,
-                           base::Instant now) {
-  if (intake_) {
-    return;  // if workers disagree, their calls show it, in full
-  }
-  const auto found = running_.find(key_of(event.id, event.id.source, false));
-  if (found == running_.end()) {
-    if (event.id.phase == wire::Phase::kPointToPoint && !failure_) {
-      on_announced(event.id, endpoint, now);
-    }
-    return;  // not begun here yet
-  }
-  const Active& active = found->second;
-  if (active.run->signature() == event.id.signature && !event.contradicts) {
-    return;  // expected, but not yet its turn
-  }
-  const wire::CallText ours = call_text(config_.group.rank, active.run->operation());
-  const std::string theirs = describe_signature(event.id.signature);
-  const bool looks_alike = theirs == describe_signature(active.run->signature());
-  wire::Mismatch mismatch{
-      .operation = event.id.operation,
-      .is_point_to_point = event.id.phase == wire::Phase::kPointToPoint,
-      .calls = {ours, call_text(event.id.source,
-                                looks_alike ? "the same with another size, root, algorithm, code "
-                                              "or tolerance"
-                                            : theirs,
-                                /*is_whole=*/false)}};
-  if (event.id.signature == active.run->signature()) {
-    mismatch.calls[1] = ours;  // the same call, in packets of another size
-    mismatch.calls[1].rank = event.id.source;
-  }
-  dispute(mismatch, event.id.source, endpoint, now);
-}
-
 void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, base::Instant now) {
   RunContext context = this->context(endpoint, now);
   if (const auto leaving = leaving_.find(job.operation); leaving != leaving_.end()) {
@@ -281,7 +111,7 @@ void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, b
       leaving_.erase(leaving);
       if (!active.is_complete) {
         active.run->report().finished = now;
-        tell_failed(active.token, active.run->report());
+        report_failure(active.token, active.run->report());
       }
     }
     return;
@@ -292,70 +122,230 @@ void Engine::on_computed(const ComputeJob& job, transport::Endpoint& endpoint, b
   after(job.operation, found->second.run->on_computed(job.tag, context), endpoint, now);
 }
 
-void Engine::fail(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
-                  transport::Endpoint& endpoint, base::Instant now) {
-  if (dispute_ && reason == wire::FailureCause::kAborted) {
-    settle(endpoint);  // the caller waits no longer
-  }
-  if (!failure_) {
-    end_all(cause, culprit, reason, endpoint, now);
+// ------------------------------------------------------------------ sends and receives
+
+bool Engine::is_numbered_receive(Key key) {
+  return is_point_to_point_key(key) && (key >> 62 & 1) == 0 && (key & kUnnumberedKey) == 0;
+}
+
+bool Engine::is_numbered_send(Key key) {
+  return is_point_to_point_key(key) && (key >> 62 & 1) != 0;
+}
+
+void Engine::start_point_to_point(const Waiting& waiting, transport::Endpoint& endpoint,
+                                  base::Instant now) {
+  const Operation& operation = waiting.operation;
+  if (operation.count == 0) {
+    start(waiting, next_unnumbered_key(), endpoint, now);
+  } else if (operation.kind == Kind::kSend) {
+    const std::uint64_t number = sends_to_[operation.root].next++;
+    send_in_turn(waiting, point_to_point_key(operation.root, /*sends=*/true, number), endpoint,
+                 now);
+  } else {
+    post(waiting, endpoint, now);
   }
 }
 
-void Engine::end_all(const base::Status& cause, std::uint16_t culprit, wire::FailureCause reason,
-                     transport::Endpoint& endpoint, base::Instant now) {
-  failure_ = cause;
-  endpoint.leave(culprit, reason, dispute_ ? &dispute_->mismatch : nullptr);
+Engine::Key Engine::next_unnumbered_key() {
+  return point_to_point_key(0, /*sends=*/false, 0) | kUnnumberedKey | unnumbered_++;
+}
+
+void Engine::post(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now) {
+  const Key key = next_unnumbered_key();
+  const auto has_left = [this](std::uint16_t rank) {
+    return std::any_of(closed_.begin(), closed_.end(),
+                       [rank](const Closed& closed) { return closed.rank == rank; });
+  };
+  begin(waiting, key,
+        std::make_unique<PostedReceive>(waiting.operation, key, run_config_, has_left), endpoint,
+        now);
+  if (running_.contains(key)) {
+    matching_.post(key, waiting.operation.root, waiting.operation.tag);
+    start_matched(endpoint, now);
+  }
+}
+
+void Engine::on_announced(const wire::MessageId& message, transport::Endpoint& endpoint,
+                          base::Instant now) {
+  if (message.source < config_.group.workers()) {
+    matching_.announce(message);
+    start_matched(endpoint, now);
+  }
+}
+
+// If the two ends do not agree on what is sent, that is found out as for any operation.
+void Engine::start_matched(transport::Endpoint& endpoint, base::Instant now) {
+  while (received_messages_ < config_.limits.pair_messages) {
+    const std::optional<ReceiveMatching::Match> match = matching_.next();
+    if (!match) {
+      return;
+    }
+    const auto posted = running_.find(match->order);
+    if (posted == running_.end()) {
+      continue;  // everything has failed
+    }
+    OperationRun& run = *posted->second.run;
+    Waiting waiting{run.operation(), posted->second.token, match->message.operation,
+                    run.report().queued};
+    waiting.operation.root = match->message.source;
+    count_out(match->order, run);
+    running_.erase(posted);
+    start(waiting, key_of(match->message, match->message.source, /*sends=*/false), endpoint, now);
+    on_unexpected({match->message, /*contradicts=*/false}, endpoint, now);
+  }
+}
+
+// ------------------------------------------------------------------ calls to parameter servers
+
+base::Status Engine::serve(transport::Endpoint& endpoint, base::Instant now) {
+  begin_numbering(endpoint);
   RunContext context = this->context(endpoint, now);
-  if (intake_) {
-    intake_->withdraw(context);
+  return inbox_->start(context);
+}
+
+// Operations that do not go through servers are called, too: so the servers know which numbers to
+// expect next, and find out when workers do not agree.
+base::Status Engine::call_servers(const Waiting& waiting, RunContext& context) {
+  if (!outbox_ || is_point_to_point(waiting.operation.kind)) {
+    return {};
   }
-  if (outbox_) {
-    outbox_->withdraw(context);
+  return outbox_->send(waiting.operation, waiting.sequence, context);
+}
+
+// Between a worker and a server only calls are point to point.
+bool Engine::is_call_event(const transport::Event& event) const {
+  if (const auto* received = std::get_if<transport::ReceiveReport>(&event)) {
+    return inbox_ && received->id.phase == wire::Phase::kPointToPoint;
   }
-  std::map<Key, Active> running = std::exchange(running_, {});
-  group_running_ = 0;
-  coding_ = 0;
-  messages_ = 0;
-  sent_messages_ = 0;
-  received_messages_ = 0;
-  for (auto& [key, active] : running) {
-    active.run->withdraw(context);
-    if (active.notes) {
-      active.notes->withdraw(context);
-    }
-    if (active.is_complete) {
-      if (!active.run->is_idle()) {
-        leaving_.emplace(key, std::move(active));
-      }
-      continue;
-    }
-    if (!active.run->is_idle()) {
-      leaving_.emplace(key, std::move(active));  // a job still uses the caller's memory
-      continue;
-    }
-    active.run->report().finished = now;
-    tell_failed(active.token, active.run->report());
+  const auto* sent = std::get_if<transport::SendReport>(&event);
+  return outbox_ && sent->id.phase == wire::Phase::kPointToPoint &&
+         sent->to >= config_.group.workers();
+}
+
+void Engine::on_call_event(const transport::Event& event, transport::Endpoint& endpoint,
+                           base::Instant now) {
+  if (const auto* sent = std::get_if<transport::SendReport>(&event)) {
+    outbox_->on_sent(*sent);
+    start_waiting(endpoint, now);
+    return;
   }
-  for (const Waiting& waiting : std::exchange(waiting_, {})) {
-    complete_failed(waiting, now);
+  const auto& received = std::get<transport::ReceiveReport>(event);
+  if (failure_ || received.outcome == transport::Outcome::kPeerDead) {
+    return;
   }
-  held_sends_ = 0;
-  for (SendsTo& sends : sends_to_) {
-    for (const HeldSend& held : std::exchange(sends.held, {})) {
-      complete_failed(held.waiting, now);
+  RunContext context = this->context(endpoint, now);
+  if (const std::optional<CallFault> fault = inbox_->on_received(received, context)) {
+    if (fault->mismatch) {
+      resolve_or_wait(*fault->mismatch, fault->culprit, endpoint, now);
+    } else {
+      fail(fault->status, fault->culprit, fault->cause, endpoint, now);
     }
+    return;
+  }
+  while (const std::optional<OpenedCall> opened = inbox_->next()) {
+    open(*opened, endpoint, now);
   }
 }
 
-void Engine::complete_failed(const Waiting& waiting, base::Instant now) {
-  OperationReport report;
-  report.sequence = waiting.sequence;
-  report.operation = waiting.operation;
-  report.queued = waiting.queued;
-  report.finished = now;
-  report.peers.resize(config_.group.world);
-  tell_failed(waiting.token, report);
+// A server checks the operation itself: it does not rely on the check of the worker that calls it.
+void Engine::open(const OpenedCall& opened, transport::Endpoint& endpoint, base::Instant now) {
+  const Operation& operation = opened.operation;
+  base::Status status = validate_here(operation);
+  if (status.ok() && waiting_.size() == config_.limits.waiting) {
+    status = {base::StatusCode::kLimitExceeded, "too many operations wait already"};
+  }
+  if (!status.ok()) {
+    fail({status.code(), fmt::format("operation {} of rank {} ({}): {}", opened.sequence,
+                                     opened.caller, describe(operation), status.message())},
+         opened.caller, wire::FailureCause::kMismatch, endpoint, now);
+    return;
+  }
+  if (!uses_servers(operation, config_.group)) {
+    next_sequence_ = opened.sequence + 1;
+    retire_in_endpoint(Key{opened.sequence}, endpoint);
+    return;
+  }
+  enqueue({operation, /*token=*/opened.sequence, opened.sequence, now}, endpoint, now);
+}
+
+// ------------------------------------------------------------------ shares of links
+
+// Not with entropy and sketch, whose chunks are cut by cost. Not with deadlines: all pieces are
+// then under way at once, in room for those of equal shards, and no rank waits for a late rank, or
+// for its note.
+bool Engine::has_shares(const Operation& operation) const {
+  if (!share_schedule_ || config_.group.world > kMostRanks || operation.kind != Kind::kAllReduce ||
+      operation.bytes() < kLeastBytes ||
+      operation.bytes() / config_.plan.piece_bytes >= kMostPieces ||
+      (operation.tolerance && (operation.tolerance->least_contributors > 0.0 ||
+                               uses_entropy(operation.tolerance->codec)))) {
+    return false;
+  }
+  return operation.tolerance ||
+         choose_algorithm(operation, config_.group, config_.plan) == Algorithm::kDirect;
+}
+
+Engine::ShareUse Engine::choose_shares(const Operation& operation) {
+  if (!has_shares(operation)) {
+    return {};
+  }
+  const bool is_survey = share_schedule_->begin(operation.bytes());
+  return {share_schedule_->shares(), is_survey};
+}
+
+// Ranks that share memory use their links in ways that shares do not account for.
+std::uint64_t Engine::own_capacity(const transport::Endpoint& endpoint, base::Instant now) const {
+  if (config_.shares == ShareRule::kEqual || config_.memory != nullptr) {
+    return kWantsEqual;
+  }
+  const auto rate = static_cast<double>(endpoint.config().exchange.receive_rate.count());
+  const double own = rate * endpoint.link_share(now).value_or(1.0) / kCapacityUnit;
+  return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(own), 1, kMaxCapacity);
+}
+
+void Engine::survey(Key key, transport::Endpoint& endpoint, base::Instant now) {
+  const auto found = running_.find(key);
+  if (found == running_.end()) {
+    return;  // everything has failed
+  }
+  const OperationRun& run = *found->second.run;
+  const wire::MessageId like{.operation = key, .signature = run.signature()};
+  found->second.notes = std::make_unique<CapacityNotes>(like, run_config_);
+  const std::uint64_t own = own_capacity(endpoint, now);
+  share_schedule_->record(config_.group.rank, own);
+  RunContext context = this->context(endpoint, now);
+  after(key, found->second.notes->start(own, context), endpoint, now);
+}
+
+void Engine::on_note_event(const transport::Event& event, Key key, transport::Endpoint& endpoint,
+                           base::Instant now) {
+  CapacityNotes& notes = *running_.find(key)->second.notes;
+  if (const auto* sent = std::get_if<transport::SendReport>(&event)) {
+    notes.on_sent(*sent);
+  } else {
+    const auto& received = std::get<transport::ReceiveReport>(event);
+    if (const std::optional<std::uint64_t> capacity = notes.on_received(received)) {
+      share_schedule_->record(received.id.source, *capacity);
+    }
+  }
+  after(key, {}, endpoint, now);
+  start_waiting(endpoint, now);
+}
+
+// Notes that a rank did not send before it left are not needed: all operations that use them need
+// that rank.
+void Engine::leave_surveys(const Closed& closed, transport::Endpoint& endpoint, base::Instant now) {
+  RunContext context = this->context(endpoint, now);
+  std::vector<Key> over;
+  for (const auto& [key, active] : running_) {
+    if (active.notes && active.notes->on_left(closed.rank, context)) {
+      share_schedule_->give_up();
+      over.push_back(key);
+    }
+  }
+  for (const Key key : over) {
+    after(key, {}, endpoint, now);
+  }
 }
 
 }  // namespace spillway::collective

@@ -7,9 +7,8 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "codec/sketch/support_code.h"
-#include "wire/sum_packet.h"
-#include "wire/traffic_class.h"
+#include "collective/capabilities.h"
+#include "wire/packet.h"
 
 namespace spillway::collective {
 namespace {
@@ -43,9 +42,9 @@ constexpr std::array<const char*, kKinds> kKindNames = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
     "scatter",    "all_to_all",     "barrier",    "send",      "receive"};
 constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {
-    "automatic", "direct", "ring", "tree", "servers", "levels", "switch"};
-constexpr std::array<const char*, kSumCodes> kSumCodeNames = {"planes", "thc", "blocks", "coded",
-                                                              "sketch"};
+    "automatic", "direct", "ring", "tree", "servers", "hierarchical", "switch"};
+constexpr std::array<const char*, kCodecs> kCodecNames = {"planes", "levels", "blocks", "entropy",
+                                                          "sketch"};
 constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
 // Bits of a signature: kind 63..58, type 57..52, reduction 51..48, hash of the rest 47..0. For a
@@ -73,14 +72,12 @@ bool has_elements(Kind kind) {
   return kind != Kind::kBarrier;
 }
 
-base::Status validate_tolerance(const Operation& operation) {
-  const Tolerance& tolerance = *operation.tolerance;
-  const bool adds = operation.op == ReduceOp::kSum || operation.op == ReduceOp::kAverage;
-  if (operation.kind != Kind::kAllReduce || !is_floating(operation.type) || !adds) {
-    return base::invalid_argument(
-        "only an all_reduce of floating-point numbers with sum or average can lose anything; leave "
-        "the tolerance away");
-  }
+bool is_per_million(std::uint32_t number) {
+  return number <= 1'000'000;
+}
+
+// The ranges of a tolerance that are those of every codec.
+base::Status validate_tolerance(const Tolerance& tolerance) {
   const auto is_precision = [](unsigned bits) { return bits >= 1 && bits <= 32; };
   if (!is_precision(tolerance.precision) || !is_precision(tolerance.gather_precision)) {
     return base::invalid_argument(
@@ -92,12 +89,12 @@ base::Status validate_tolerance(const Operation& operation) {
         fmt::format("min_planes {} is outside 1 to the precision, which is {}",
                     tolerance.min_planes, tolerance.precision));
   }
-  if (tolerance.loss_bound_ppm > 1'000'000) {
+  if (!is_per_million(tolerance.loss_bound_ppm)) {
     return base::invalid_argument(
         fmt::format("a loss bound of {} per million is outside 0 to 1,000,000, which is all",
                     tolerance.loss_bound_ppm));
   }
-  if (tolerance.expendable() > 1'000'000) {
+  if (!is_per_million(tolerance.expendable())) {
     return base::invalid_argument(
         fmt::format("{} per million of expendable packets is outside 0 to 1,000,000, which is all",
                     tolerance.expendable()));
@@ -112,97 +109,6 @@ base::Status validate_tolerance(const Operation& operation) {
                     tolerance.least_contributors));
   }
   return {};
-}
-
-// For codes with is_coded().
-base::Status validate_coded(const Operation& operation, const Group& group) {
-  const Tolerance& tolerance = *operation.tolerance;
-  const char* const code = sum_code_name(tolerance.code);
-  if (tolerance.precision < kLeastCodedPrecision || tolerance.precision > kMostCodedPrecision) {
-    return base::invalid_argument(fmt::format("precision {} of the code {} is outside {} to {}",
-                                              tolerance.precision, code, kLeastCodedPrecision,
-                                              kMostCodedPrecision));
-  }
-  if (tolerance.loss_bound_ppm > 0 || tolerance.lossy_gather ||
-      tolerance.least_contributors > 0.0) {
-    return base::invalid_argument(
-        "coded numbers arrive whole, from all ranks: set the loss bound to 0, leave lossy_gather "
-        "and least_contributors away, or use planes");
-  }
-  if (group.servers > 0 || group.world > kMostCodedRanks) {
-    return base::invalid_argument(fmt::format(
-        "the code {} is for groups of up to {} ranks without parameter servers; use planes", code,
-        kMostCodedRanks));
-  }
-  if (tolerance.code == SumCode::kSketch && operation.count > codec::sketch::kMaxSupportLength) {
-    return base::invalid_argument(
-        fmt::format("a sketch is of up to 2^32 values, not {}; split the tensor", operation.count));
-  }
-  const bool has_way = operation.algorithm == Algorithm::kAutomatic ||
-                       operation.algorithm == Algorithm::kDirect ||
-                       operation.algorithm == Algorithm::kRing;
-  return has_way ? base::Status()
-                 : base::invalid_argument(fmt::format(
-                       "the code {} goes direct or round a ring, not by {}; leave the algorithm "
-                       "away",
-                       code, algorithm_name(operation.algorithm)));
-}
-
-// For operations whose numbers can be added on the way.
-base::Status validate_sums(const Operation& operation, const Group& group) {
-  const SumCode code = operation.tolerance ? operation.tolerance->code : SumCode::kPlanes;
-  if (code == SumCode::kPlanes) {
-    return operation.algorithm != Algorithm::kSwitch
-               ? base::Status()
-               : base::invalid_argument(
-                     "a switch can add only what is coded for it: give an all_reduce a tolerance "
-                     "with the code thc or blocks, or leave the algorithm away");
-  }
-  if (is_coded(code)) {
-    return validate_coded(operation, group);
-  }
-  const unsigned precision = operation.tolerance->precision;
-  if (code == SumCode::kLevels && precision != 2 && precision != 3 && precision != 4 &&
-      precision != 8) {
-    return base::invalid_argument(
-        fmt::format("precision {} is not one of thc's, which are 2, 3, 4 and 8", precision));
-  }
-  if (group.world > SPILLWAY_SUM_RANKS) {
-    return base::invalid_argument(
-        fmt::format("sums are formed among at most {} ranks, and this group has {}; use planes",
-                    SPILLWAY_SUM_RANKS, group.world));
-  }
-  if (operation.tolerance->least_contributors > 0.0) {
-    return base::invalid_argument(fmt::format(
-        "a sum of the code {} waits for all ranks: leave least_contributors away, or use planes",
-        sum_code_name(code)));
-  }
-  const bool goes_direct =
-      operation.algorithm == Algorithm::kAutomatic || operation.algorithm == Algorithm::kDirect ||
-      operation.algorithm == Algorithm::kSwitch || operation.algorithm == Algorithm::kServers;
-  if (!goes_direct || operation.tolerance->lossy_gather) {
-    return base::invalid_argument(fmt::format(
-        "the code {} goes by direct exchange, with or without switches that add, and its results "
-        "arrive whole; leave algorithm and lossy_gather away",
-        sum_code_name(code)));
-  }
-  return {};
-}
-
-// For tensors in a device's memory.
-base::Status validate_device(const Operation& operation, const Group& group) {
-  const bool is_planes = operation.tolerance && operation.tolerance->code == SumCode::kPlanes &&
-                         operation.tolerance->least_contributors == 0.0;
-  const bool is_levels = operation.tolerance && operation.tolerance->code == SumCode::kLevels;
-  const bool has_type = is_floating(operation.type) && operation.type != DataType::kFloat64;
-  const bool is_exact = operation.kind == Kind::kAllReduce && !operation.tolerance;
-  if ((is_exact || ((is_planes || is_levels) && has_type)) && group.world > 1) {
-    return {};
-  }
-  return base::invalid_argument(
-      "a device's memory is taken by exact all_reduces, and by tolerant ones of thc, and of planes "
-      "without least_contributors, of float32, bfloat16 or float16, among two ranks or more; copy "
-      "the tensor to the host for all else");
 }
 
 base::Status validate_ranks(const Operation& operation, const Group& group) {
@@ -237,7 +143,7 @@ base::Status validate_reduction(const Operation& operation) {
 
 std::string describe_tolerance(const Tolerance& tolerance) {
   std::string text =
-      fmt::format("; {}, {}/{} bits, loss bound {} ppm", sum_code_name(tolerance.code),
+      fmt::format("; {}, {}/{} bits, loss bound {} ppm", codec_name(tolerance.codec),
                   tolerance.precision, tolerance.gather_precision, tolerance.loss_bound_ppm);
   if (tolerance.min_planes != 1) {
     text += fmt::format(", at least {} planes", tolerance.min_planes);
@@ -245,7 +151,6 @@ std::string describe_tolerance(const Tolerance& tolerance) {
   if (tolerance.least_contributors > 0.0) {
     text += fmt::format(", {:g} of the ranks", tolerance.least_contributors);
   }
-  text += tolerance.lossy_gather ? ", lossy gather" : "";
   text += tolerance.feedback_tensor != 0 ? ", error feedback" : "";
   text += tolerance.predicts_scale ? ", predicted scale" : "";
   return text;
@@ -258,11 +163,10 @@ std::uint32_t tolerance_word(const Operation& operation) {
   }
   const Tolerance& tolerance = *operation.tolerance;
   return 1U << 31 | std::uint32_t{tolerance.precision} << 8 | tolerance.gather_precision |
-         (tolerance.lossy_gather ? 1U << 16 : 0) |
          (tolerance.least_contributors > 0.0 ? 1U << 17 : 0) |
          (tolerance.feedback_tensor != 0 ? 1U << 18 : 0) |
          (tolerance.predicts_scale ? 1U << 19 : 0) |
-         static_cast<std::uint32_t>(tolerance.code) << 20;
+         static_cast<std::uint32_t>(tolerance.codec) << 20;
 }
 
 }  // namespace
@@ -304,8 +208,8 @@ const char* algorithm_name(Algorithm algorithm) {
   return kAlgorithmNames[static_cast<unsigned>(algorithm)];
 }
 
-const char* sum_code_name(SumCode code) {
-  return kSumCodeNames[static_cast<unsigned>(code)];
+const char* codec_name(Codec codec) {
+  return kCodecNames[static_cast<unsigned>(codec)];
 }
 
 std::string rank_name(const Group& group, std::uint16_t rank) {
@@ -358,7 +262,7 @@ std::size_t output_bytes(const Operation& operation, const Group& group) {
   }
 }
 
-base::Status validate(const Operation& operation, const Group& group) {
+base::Status validate(const Operation& operation, const Group& group, const GroupPackets& packets) {
   if (operation.priority >= SPILLWAY_PRIORITIES) {
     return base::invalid_argument(
         fmt::format("priority {} is outside 0 to 7; 7 goes first", operation.priority));
@@ -373,17 +277,12 @@ base::Status validate(const Operation& operation, const Group& group) {
     return status;
   }
   if (operation.tolerance) {
-    if (base::Status status = validate_tolerance(operation); !status.ok()) {
+    if (base::Status status = validate_tolerance(*operation.tolerance); !status.ok()) {
       return status;
     }
   }
-  if (base::Status status = validate_sums(operation, group); !status.ok()) {
+  if (base::Status status = check_capabilities(operation, group, packets); !status.ok()) {
     return status;
-  }
-  if (operation.device != nullptr) {
-    if (base::Status status = validate_device(operation, group); !status.ok()) {
-      return status;
-    }
   }
   if (operation.count > kMaxBytes / element_size(operation.type) / group.world) {
     return base::invalid_argument(

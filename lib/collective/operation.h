@@ -66,7 +66,7 @@ enum class ReduceOp : std::uint8_t {
 inline constexpr std::size_t kReduceOps = 8;
 
 std::size_t element_size(DataType type);  // bytes
-bool is_floating(DataType type);          // may go through a lossy code, and may be NaN
+bool is_floating(DataType type);          // may go through a lossy codec, and may be NaN
 
 const char* data_type_name(DataType type);   // "float32", "bfloat16", ...
 const char* nccl_tests_name(DataType type);  // its name in nccl-tests: "float", "half", ...
@@ -79,27 +79,29 @@ inline constexpr std::uint16_t kAnyRank = UINT16_MAX;
 inline constexpr unsigned kTagBits = 24;
 inline constexpr std::uint32_t kMaxTag = (std::uint64_t{1} << kTagBits) - 1;
 
-// How values travel. Sums of levels and blocks can be formed without decoding them, also by
-// switches: integers are added, and all ranks end with the same bits, whether switches or ranks
-// added.
-enum class SumCode : std::uint8_t {
-  kPlanes,  // bit planes that may be cut; decoded, then added up
-  kLevels,  // THC's: few levels of rotated rows, rounded at random
-  kBlocks,  // SwitchML's: integers of 32 bits, one scale per row: loses next to nothing
-  kCoded,   // whole numbers, coded as short as they come: added by ranks, arrive whole
-  kSketch,  // the same for tensors that are mostly zero: predicts where they are not
+// How the values of a tolerant all-reduce travel. Sums of levels and blocks can be formed without
+// decoding them, also by switches: integers are added, and all ranks end with the same bits,
+// whether switches or ranks added. capabilities.h says what each codec goes with.
+enum class Codec : std::uint8_t {
+  kPlanes,   // bit planes that may be cut; decoded, then added up
+  kLevels,   // few levels of rotated rows, rounded at random, after THC
+  kBlocks,   // integers of 32 bits, one scale per row, after SwitchML: nearly lossless
+  kEntropy,  // integers, entropy-coded: added by ranks, and every packet arrives
+  kSketch,   // the same for tensors that are mostly zero: predicts where they are not
 };
-inline constexpr unsigned kSumCodes = 5;
-const char* sum_code_name(SumCode code);  // "planes", "thc", "blocks", "coded", "sketch"
-// True for whole numbers that are coded by what both ends remember.
-constexpr bool is_coded(SumCode code) {
-  return code == SumCode::kCoded || code == SumCode::kSketch;
+inline constexpr unsigned kCodecs = 5;
+const char* codec_name(Codec codec);  // "planes", "levels", "blocks", "entropy", "sketch"
+// True for integers that are coded with tables that both ends remember.
+constexpr bool uses_entropy(Codec codec) {
+  return codec == Codec::kEntropy || codec == Codec::kSketch;
 }
 
-// Limits of coded all-reduces: bits per number before coding, and ranks, which all exchange hellos.
-inline constexpr unsigned kLeastCodedPrecision = 2;
-inline constexpr unsigned kMostCodedPrecision = 16;
-inline constexpr std::uint16_t kMostCodedRanks = 256;
+inline constexpr unsigned kMostPrecision = 32;  // bits per value, of any codec
+// Limits of entropy-coded all-reduces: bits per integer before coding, and ranks, which all
+// exchange hellos.
+inline constexpr unsigned kLeastEntropyPrecision = 2;
+inline constexpr unsigned kMostEntropyPrecision = 16;
+inline constexpr std::uint16_t kMostEntropyRanks = 256;
 
 // How much of an all-reduce may be lost, and what the caller gets for it. Values are sent as bit
 // planes of rotated rows, so what a switch cuts off or drops costs a little everywhere instead of
@@ -107,29 +109,28 @@ inline constexpr std::uint16_t kMostCodedRanks = 256;
 // average.
 //
 // The sums themselves come back reliably, with the same planes for all ranks: all end with the same
-// bytes. `lossy_gather` gives that up, and the report says how far the replicas drifted.
+// bytes.
 struct Tolerance {
-  SumCode code = SumCode::kPlanes;
-  // Bits per value towards the owners, 1 to 32. For levels: 2, 3, 4 or 8. Ignored for blocks. For
-  // coded numbers: 2 to 16, before they are coded.
+  Codec codec = Codec::kPlanes;
+  // Bits per value towards the owners: 1 to 32 with planes; 2, 3, 4 or 8 with levels; 2 to 16 with
+  // entropy and sketch, before coding. Ignored with blocks.
   std::uint8_t precision = 16;
   std::uint8_t gather_precision = 16;     // bits per value of the sums that come back
   std::uint32_t loss_bound_ppm = 10'000;  // packets of a contribution that may stay missing
   std::uint8_t min_planes = 1;            // that a trimmed packet needs to count as delivered
-  bool lossy_gather = false;
   // Names the tensor across operations for error feedback: what the sum lacks of this rank's part
   // is added to its next part. 0: it is lost. Either all ranks name a tensor, or none.
   std::uint64_t feedback_tensor = 0;
   // Above 0: late ranks are not waited for longer than usual, as long as this share of the
   // contributions to each shard is there.
   double least_contributors = 0.0;
-  // For codes that can be added: code with a scale predicted from the last operation, where
+  // For all codecs but planes: encode with a scale predicted from the last operation, where
   // feedback_tensor names the tensor, and save a round trip. All ranks must have called it alike so
-  // far. If they did not, nobody notices with thc and blocks; with coded numbers the hellos show
-  // it.
+  // far. If they did not, no rank notices with levels and blocks; with entropy and sketch the
+  // hellos show it.
   bool predicts_scale = false;
   // How little of each packet may be lost; each rank chooses its own. Unset: by the energy of the
-  // packet's row (packetize/importance.h), with a share of expendable_ppm that switches drop first;
+  // packet's row (packetize/packetizer.h), with a share of expendable_ppm that switches drop first;
   // if that is unset, as much as the loss bound forgives. Set: the same for all packets: 0 to 3 are
   // dropped early, 7 must arrive.
   std::optional<std::uint8_t> importance{};
@@ -156,12 +157,12 @@ const char* kind_name(Kind kind);
 
 enum class Algorithm : std::uint8_t {
   kAutomatic,
-  kDirect,   // every rank owns a shard: one hop to its owner, one back
-  kRing,     // neighbour to neighbour
-  kTree,     // a binomial tree
-  kServers,  // parameter servers own the shards; used if and only if there are some
-  kLevels,   // in racks, then between them; only where racks are known
-  kSwitch,   // every rank owns a shard, and switches on the way add; for codes that can be added
+  kDirect,        // every rank owns a shard: one hop to its owner, one back
+  kRing,          // neighbour to neighbour
+  kTree,          // a binomial tree
+  kServers,       // parameter servers own the shards; used if and only if there are some
+  kHierarchical,  // in racks, then between them; only where racks are known
+  kSwitch,        // every rank owns a shard, and switches on the way add; for levels and blocks
 };
 inline constexpr unsigned kAlgorithms = 7;
 const char* algorithm_name(Algorithm algorithm);
@@ -178,6 +179,13 @@ struct Group {
   // The workers as a group of their own.
   Group among_workers() const { return {rank, workers(), 0}; }
 };
+// The packets of a group, as far as they limit its codecs.
+struct GroupPackets {
+  bool are_encrypted = false;
+  unsigned mtu = 0;       // 0: unknown, so not checked
+  unsigned overhead = 0;  // bytes of a packet that are IP's and UDP's headers
+};
+
 // "rank 2", or "parameter server 0 (rank 4)".
 std::string rank_name(const Group& group, std::uint16_t rank);
 
@@ -201,9 +209,8 @@ struct Operation {
   // Both outlive the operation; may be the same. NULL where the rank has none (input_bytes()).
   const void* input = nullptr;
   void* output = nullptr;
-  // The device that input and output are on, if any (device_tensor.h). Allowed among several ranks
-  // for exact all-reduces, and for tolerant ones of levels, or of planes without deadlines. Each
-  // rank chooses its own.
+  // The device that input and output are on, if any (device_tensor.h). capabilities.h says when it
+  // is allowed. Each rank chooses its own.
   std::shared_ptr<DeviceTensor> device{};
 
   std::size_t bytes() const { return count * element_size(type); }
@@ -220,8 +227,10 @@ bool is_point_to_point(Kind kind);
 std::size_t input_bytes(const Operation& operation, const Group& group);
 std::size_t output_bytes(const Operation& operation, const Group& group);
 
-// Checks the operation at this rank before any packet is sent: every range is stated here.
-base::Status validate(const Operation& operation, const Group& group);
+// Checks the operation at this rank before any packet is sent: ranges, ranks and buffers here, and
+// what its codec goes with in capabilities.h.
+base::Status validate(const Operation& operation, const Group& group,
+                      const GroupPackets& packets = {});
 
 // Kind, type and reduction in clear, the rest as a hash. A receive has its send's signature.
 std::uint64_t signature(const Operation& operation);

@@ -3,9 +3,9 @@
 // An operation under way at one rank: it is told what happens, and does what comes next. The engine
 // owns it, tells it of its own messages and jobs only, and asks after each call whether it is done.
 // Four kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h may lose something,
-// summed/summed_run.h lets switches add, coded/coded_run.h codes by what both ends remember.
+// summed/summed_run.h lets switches add, entropy/entropy_run.h codes by what both ends remember.
 //
-// What a run works with:
+// A run works with:
 //   RunConfig     what all runs of a communicator share
 //   ComputeJob    work that takes a while and needs nothing but memory: sums, encoding, decoding. A
 //                 ComputePool runs it, on another thread or at once, and has the engine told
@@ -168,7 +168,7 @@ class MessageSet {
     for (auto key = keys_.begin(); key != keys_.end();) {
       if (condition(*key)) {
         context.endpoint.withdraw(key->message, key->peer, context.now);
-        --counts_[lane(key->message.phase, key->message.piece)];
+        --counts_[counter_of(key->message.phase, key->message.piece)];
         key = keys_.erase(key);
       } else {
         ++key;
@@ -179,7 +179,7 @@ class MessageSet {
   bool empty() const { return keys_.empty(); }
   // Messages of one number in one phase, with all peers.
   std::size_t count(wire::Phase phase, std::uint32_t piece) const {
-    const auto found = counts_.find(lane(phase, piece));
+    const auto found = counts_.find(counter_of(phase, piece));
     return found == counts_.end() ? 0 : found->second;
   }
   template <typename Condition>
@@ -204,13 +204,13 @@ class MessageSet {
     }
   };
 
-  static std::uint32_t lane(wire::Phase phase, std::uint32_t piece) {
+  static std::uint32_t counter_of(wire::Phase phase, std::uint32_t piece) {
     return static_cast<std::uint32_t>(phase) << 16 | piece;
   }
   // Recorded first: the endpoint must not have a message that cannot be withdrawn.
   template <typename Begin>
   base::Status keep(const transport::MessageKey& key, const Begin& begin) {
-    std::size_t& count = counts_[lane(key.message.phase, key.message.piece)];
+    std::size_t& count = counts_[counter_of(key.message.phase, key.message.piece)];
     const bool is_new = keys_.insert(key).second;
     count += is_new ? 1 : 0;
     base::Status status = begin();
@@ -223,7 +223,7 @@ class MessageSet {
     if (keys_.erase(key) == 0) {
       return;
     }
-    const auto found = counts_.find(lane(key.message.phase, key.message.piece));
+    const auto found = counts_.find(counter_of(key.message.phase, key.message.piece));
     if (--found->second == 0) {
       counts_.erase(found);
     }

@@ -90,12 +90,11 @@ TEST(Validate, EveryRangeIsNamed) {
   EXPECT_EQ(tolerant([](Tolerance& tolerance) { tolerance.least_contributors = 1.5; }),
             "least_contributors 1.5 is a share of the ranks, from 0 to 1");
   EXPECT_EQ(tolerant([](Tolerance& tolerance) {
-              tolerance.code = SumCode::kLevels;
+              tolerance.codec = Codec::kLevels;
               tolerance.precision = 4;
               tolerance.least_contributors = 0.5;
             }),
-            "a sum of the code thc waits for all ranks: leave least_contributors away, or use "
-            "planes");
+            "the codec levels waits for all ranks: leave least_contributors away, or use planes");
 }
 
 TEST(Validate, RanksBuffersAndTolerancesMustFitTheKind) {

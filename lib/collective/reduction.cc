@@ -16,7 +16,6 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "collective/half_float.h"
 
 namespace spillway::collective {
 namespace {

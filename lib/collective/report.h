@@ -51,36 +51,36 @@ struct SumDelivery {
   std::uint64_t clipped = 0;  // coordinates that were too large for the scale
 };
 
-// Numbers that this rank coded itself: sums of so many ranks, on any hop.
-struct CodedStep {
+// Integers that this rank entropy-coded itself: sums of so many ranks, on any hop.
+struct EntropyStep {
   std::uint16_t ranks = 0;
   std::uint64_t values = 0;
   std::uint64_t bytes = 0;   // of messages, their heads and tables included
   std::uint32_t tables = 0;  // messages that needed a table
 };
 
-// For an all-reduce with SumCode::kSketch; the same at all ranks.
+// For an all-reduce with Codec::kSketch; the same at all ranks.
 struct SketchDelivery {
   std::uint64_t predicted = 0;    // values expected not to be zero; all in a dense step
   std::uint64_t misses = 0;       // other values that were not zero, at some rank
   std::uint64_t unrecovered = 0;  // misses that are in no sum: zero at all ranks, and owed
 };
 
-// For an all-reduce with SumCode::kCoded or kSketch.
-struct CodedDelivery {
-  std::vector<CodedStep> steps;  // by ranks
-  std::uint64_t clipped = 0;     // values beyond a predicted scale
+// For an all-reduce with Codec::kEntropy or kSketch.
+struct EntropyDelivery {
+  std::vector<EntropyStep> steps;  // by ranks
+  std::uint64_t clipped = 0;       // values beyond a predicted scale
   SketchDelivery sketch;
 
-  std::uint64_t values() const { return total(&CodedStep::values); }
-  std::uint64_t bytes() const { return total(&CodedStep::bytes); }
-  std::uint64_t tables() const { return total(&CodedStep::tables); }
+  std::uint64_t values() const { return total(&EntropyStep::values); }
+  std::uint64_t bytes() const { return total(&EntropyStep::bytes); }
+  std::uint64_t tables() const { return total(&EntropyStep::tables); }
 
  private:
   template <typename Number>
-  std::uint64_t total(Number CodedStep::*field) const {
+  std::uint64_t total(Number EntropyStep::*field) const {
     std::uint64_t sum = 0;
-    for (const CodedStep& step : steps) {
+    for (const EntropyStep& step : steps) {
       sum += step.*field;
     }
     return sum;
@@ -125,8 +125,7 @@ struct OperationReport {
   std::vector<ShardDelivery> shards;  // by shard; at a server, only its own
   // Elements whose sum has no rank in it, in order: zero at all ranks.
   std::vector<Extent> absent;
-  CodedDelivery coded;
-  double drift = 0.0;  // expected squared distance to the owners' sums, over their energy
+  EntropyDelivery entropy;
   SumDelivery sums;
   PartTimes parts;
   std::uint64_t device_bytes = 0;   // of the tensor, coded by a device

@@ -9,21 +9,11 @@
 #include <future>
 #include <new>
 #include <thread>
-#include <unordered_map>
+#include <utility>
 
-#include "comm/carrier.h"
-#include "comm/compute_threads.h"
-#include "comm/local_memory.h"
-#include "comm/meeting.h"
-#include "comm/preparation.h"
-#include "comm/service.h"
-#include "comm/sum_rules.h"
-#include "launch/timeouts.h"
-#include "net/transport_driver.h"
-#include "observe/execution_trace.h"
+#include "comm/communicator_impl.h"
+#include "launch/launch.h"
 #include "observe/log.h"
-#include "observe/operation_observer.h"
-#include "wire/key.h"
 
 namespace spillway::runtime {
 namespace {
@@ -34,7 +24,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kQuiet{40};
 constexpr milliseconds kMaxLingering{1000};
 constexpr milliseconds kLingerStep{10};
-constexpr int kFarewells = 3;
+constexpr int kGoodbyes = 3;
 
 // A rank answers no peer until its loop runs, so the handover must end before peers take it for
 // dead.
@@ -44,123 +34,24 @@ base::Duration handover_patience(const Preparation& prepared) {
 
 }  // namespace
 
-class Communicator::Impl final : private net::DriverListener, private collective::EngineListener {
- public:
-  Impl(Preparation prepared, const CommunicatorConfig& config)
-      : prepared_(std::move(prepared)), config_(config), process_(::getpid()) {
-    config_.secret.wipe();
-  }
-  ~Impl();
-
-  base::Status open();
-  base::Status open_door();
-  Blob card() const { return to_blob(own_card(prepared_, driver_->local(), memory_card())); }
-  // Begins as rank `rank` of the introduced ranks.
-  base::Status sit(std::uint16_t rank, const Introductions& introductions);
-  std::uint16_t rank() const { return prepared_.group.rank; }
-  std::uint16_t world() const { return prepared_.group.workers(); }
-  base::Result<std::shared_ptr<Request>> submit(const collective::Operation& operation,
-                                                Request::Callback on_done);
-  base::Status abort(const std::string& why);
-  base::Status health() const;
-  const Service& service() const { return service_; }
-  const wire::RunKey& run_key() const { return run_key_; }
-  const net::SocketAddress& address() const { return driver_->local(); }
-  bool is_on_one_machine() const { return prepared_.launch.on_one_machine(); }
-
- private:
-  base::Status begin(const Introductions& introductions);
-  MemoryCard memory_card() const { return offer_ ? offer_->card() : MemoryCard{}; }
-  base::Status check_process() const;
-  void open_trace();
-
-  void on_event(const transport::Event& event, transport::Endpoint& endpoint,
-                base::Instant now) override;
-  base::Instant next_timeout() const override {
-    return std::min(engine_->next_timeout(), observer_->waits().next_look());
-  }
-  void on_timeout(transport::Endpoint& endpoint, base::Instant now) override;
-  bool leaves_processors() const override { return !engine_->is_coding(); }
-  void on_broken(const base::Status& cause, transport::Endpoint& endpoint,
-                 base::Instant now) override;
-  void on_stream_used(std::uint16_t peer) override;
-  void on_complete(std::uint64_t token, const base::Status& ended,
-                   const collective::OperationReport& report) override;
-  base::Status explained(const base::Status& status) const;
-
-  void start(const collective::Operation& operation, std::uint64_t token,
-             transport::Endpoint& endpoint, base::Instant now);
-  void calculate(transport::Endpoint& endpoint, base::Instant now);
-  void start_serving();
-  void on_served(const base::Status& status, const collective::OperationReport& report);
-  void look_whether_served();
-  void on_calculated(collective::ComputeJob& job, const base::Status& status);
-  void take_result(collective::ComputeJob& job, const base::Status& status,
-                   transport::Endpoint& endpoint, base::Instant now);
-  struct FailedRequest {
-    std::shared_ptr<Request> request;
-    base::Status status;
-    collective::OperationReport report;
-  };
-  void finish_later(FailedRequest failed);
-  void finish_orphans();
-  void finish_failed();
-  void say_goodbye();
-  void linger();
-  struct Activity {
-    std::uint64_t datagrams = 0;  // received so far
-    bool is_idle = false;
-  };
-  Activity activity();
-
-  Preparation prepared_;
-  CommunicatorConfig config_;
-  pid_t process_;
-  std::unique_ptr<OperationObserver> observer_;
-  std::shared_ptr<ExecutionTrace> trace_;  // null: nothing is recorded
-  std::string trace_group_;
-  std::unique_ptr<net::TransportDriver> driver_;
-  std::optional<MemoryOffer> offer_;           // until begin() takes it
-  std::vector<net::SocketAddress> addresses_;  // send addresses, by rank
-  packetize::PacketLimits packet_limits_;      // common to all ranks
-  wire::RunKey run_key_;
-  std::unique_ptr<ComputeThreads> pool_;
-  std::unique_ptr<LocalMemory> memory_;
-  std::unique_ptr<collective::Engine> engine_;
-
-  // Used only by the loop's thread.
-  std::uint64_t next_token_ = 1;
-  base::Instant memory_due_;               // when to record memory use again
-  bool has_worked_ = false;                // an operation has succeeded
-  bool has_fallen_back_ = false;           // to TCP, for at least one peer
-  std::optional<SilentPeer> silent_peer_;  // the peer whose silence broke the communicator
-  std::unordered_map<std::uint64_t, std::shared_ptr<Request>> requests_;
-  std::vector<FailedRequest> failed_;  // callers not yet told
-
-  mutable std::mutex mutex_;
-  base::Status failure_;
-  Service service_;  // used only by parameter servers
-};
-
 base::Status Communicator::Impl::open() {
-  if (base::Status status = open_door(); !status.ok()) {
+  if (base::Status status = open_sockets(); !status.ok()) {
     return status;
   }
-  const base::Result<Introductions> met = meet(prepared_, config_.id, card());
+  const base::Result<GroupInfo> met = meet(prepared_, config_.id, card());
   return met.ok() ? begin(*met) : met.status();
 }
 
-base::Status Communicator::Impl::sit(std::uint16_t rank, const Introductions& introductions) {
-  if (base::Status status =
-          take_rank({rank, static_cast<std::uint16_t>(introductions.cards.size())},
-                    base::Environment::of_process(), prepared_);
+base::Status Communicator::Impl::begin_as(std::uint16_t rank, const GroupInfo& info) {
+  if (base::Status status = take_rank({rank, static_cast<std::uint16_t>(info.cards.size())},
+                                      base::Environment::of_process(), prepared_);
       !status.ok()) {
     return status;
   }
-  return begin(introductions);
+  return begin(info);
 }
 
-base::Status Communicator::Impl::open_door() {
+base::Status Communicator::Impl::open_sockets() {
   base::Result<std::unique_ptr<net::TransportDriver>> driver =
       net::TransportDriver::open(prepared_.driver, *this);
   if (!driver.ok()) {
@@ -174,17 +65,17 @@ base::Status Communicator::Impl::open_door() {
   return {};
 }
 
-base::Status Communicator::Impl::begin(const Introductions& introductions) {
+base::Status Communicator::Impl::begin(const GroupInfo& info) {
   prepared_.secret.wipe();
-  const base::Result<RunIdentity> run = identity_of(introductions.run_key, prepared_.encrypt);
+  const base::Result<RunIdentity> run = identity_of(info.run_key, prepared_.encrypt);
   if (!run.ok()) {
     return run.status();
   }
   transport::Epoch epoch = run->epoch;
   epoch.rank = rank();
   driver_->begin_epoch(epoch);
-  run_key_ = introductions.run_key;
-  const std::vector<RankCard>& cards = introductions.cards;
+  run_key_ = info.run_key;
+  const std::vector<RankCard>& cards = info.cards;
   const base::Result<packetize::PacketLimits> limits = common_packet_limits(cards);
   if (!limits.ok()) {
     return limits.status();
@@ -210,10 +101,10 @@ base::Status Communicator::Impl::begin(const Introductions& introductions) {
   const collective::EngineConfig engine_config{.group = prepared_.group,
                                                .job = run->job,
                                                .packet_limits = *limits,
+                                               .are_packets_encrypted = prepared_.encrypt,
                                                .memory = memory_.get(),
                                                .plan = {.rack_ranks = prepared_.rack_ranks},
                                                .shares = prepared_.shares,
-                                               .coded_chunks = prepared_.chunks,
                                                .operation_timeout = config_.operation_timeout};
   base::Result<std::unique_ptr<collective::Engine>> engine =
       collective::Engine::make(engine_config, *pool_, *this);
@@ -245,7 +136,7 @@ void Communicator::Impl::start_serving() {
   driver_->post([this](transport::Endpoint& endpoint, base::Instant now) {
     if (const base::Status status = engine_->serve(endpoint, now); !status.ok()) {
       engine_->fail(status, rank(), wire::FailureCause::kInternal, endpoint, now);
-      look_whether_served();
+      check_service_end();
     }
   });
 }
@@ -260,7 +151,7 @@ void Communicator::Impl::on_served(const base::Status& status,
   }
 }
 
-void Communicator::Impl::look_whether_served() {
+void Communicator::Impl::check_service_end() {
   if (prepared_.group.is_server() && (engine_->failure() || engine_->is_service_over())) {
     service_.end(explained(engine_->failure().value_or(base::Status())));
   }
@@ -301,10 +192,6 @@ base::Result<std::shared_ptr<Request>> Communicator::Impl::submit(
   if (base::Status status = engine_->admit(operation); !status.ok()) {
     return status;
   }
-  if (base::Status status = check_sums(operation, prepared_.encrypt, packet_limits_);
-      !status.ok()) {
-    return status;
-  }
   auto request = std::make_shared<Request>(
       std::move(on_done),
       trace_ ? trace_->on_call(operation, prepared_.group, trace_group_) : nullptr);
@@ -313,7 +200,7 @@ base::Result<std::shared_ptr<Request>> Communicator::Impl::submit(
     try {
       requests_.emplace(token, request);
     } catch (const std::bad_alloc&) {
-      request->finish({base::StatusCode::kLimitExceeded, "out of memory"}, {});
+      request->finish({base::StatusCode::kLimitExceeded, "out of memory"}, empty_report_);
       throw;
     }
     start(operation, token, endpoint, now);
@@ -341,13 +228,13 @@ void Communicator::Impl::calculate(transport::Endpoint& endpoint, base::Instant 
   while (collective::ComputeJob* job = pool_->take_inline()) {
     take_result(*job, run_job(*job), endpoint, now);
   }
-  look_whether_served();
+  check_service_end();
 }
 
 void Communicator::Impl::on_calculated(collective::ComputeJob& job, const base::Status& status) {
   driver_->post([this, &job, status](transport::Endpoint& endpoint, base::Instant now) {
     take_result(job, status, endpoint, now);
-    look_whether_served();
+    check_service_end();
   });
 }
 
@@ -364,7 +251,7 @@ void Communicator::Impl::on_broken(const base::Status& cause, transport::Endpoin
                                    base::Instant now) {
   engine_->fail(cause, rank(), wire::FailureCause::kInternal, endpoint, now);
   finish_orphans();
-  look_whether_served();
+  check_service_end();
 }
 
 // Ends requests that the engine lost, or never got, because of an exception: nothing else ends
@@ -378,7 +265,7 @@ void Communicator::Impl::finish_orphans() {
     failure_ = *engine_->failure();
   }
   for (const auto& [token, request] : std::exchange(requests_, {})) {
-    finish_later({request, *engine_->failure(), {}});
+    finish_later({request, *engine_->failure(), empty_report_});
   }
 }
 
@@ -435,13 +322,16 @@ void Communicator::Impl::on_complete(std::uint64_t token, const base::Status& en
   }
   observer_->waits().tell(driver_->counters().endpoint);
   observer_->end(token, status, report);
+  // The only copy of the report: the engine may still add to its own. If there is no memory for it,
+  // the request stays and finish_orphans() ends it.
+  auto kept = std::make_shared<const collective::OperationReport>(report);
   const auto found = requests_.find(token);
   const std::shared_ptr<Request> request = found->second;
   requests_.erase(found);
   if (status.ok()) {
-    request->finish(status, report);
+    request->finish(status, std::move(kept));
   } else {
-    finish_later({request, status, report});
+    finish_later({request, status, std::move(kept)});
   }
 }
 
@@ -470,7 +360,7 @@ base::Status Communicator::Impl::abort(const std::string& why) {
   driver_->post([this, why](transport::Endpoint& endpoint, base::Instant now) {
     engine_->fail({base::StatusCode::kAborted, "aborted: " + why}, rank(),
                   wire::FailureCause::kAborted, endpoint, now);
-    look_whether_served();
+    check_service_end();
   });
   return {};
 }
@@ -480,7 +370,7 @@ base::Status Communicator::Impl::health() const {
   return failure_;
 }
 
-void Communicator::Impl::say_goodbye() {
+void Communicator::Impl::send_goodbye() {
   driver_->post([this](transport::Endpoint& endpoint, base::Instant now) {
     if (engine_->is_done() && !engine_->has_failed()) {
       if (engine_->is_idle()) {
@@ -506,7 +396,7 @@ Communicator::Impl::Activity Communicator::Impl::activity() {
 void Communicator::Impl::linger() {
   Activity before = activity();
   milliseconds quiet{0};
-  int farewells = 0;
+  int goodbyes = 0;
   // While a peer still needs data, wait up to the operation timeout, or until the peer is dead.
   // Leaving earlier would fail an operation at that peer that succeeded at the other ranks.
   const auto longest = [&] {
@@ -514,9 +404,9 @@ void Communicator::Impl::linger() {
                           : milliseconds(config_.operation_timeout.count() / 1'000'000);
   };
   for (milliseconds waited{0}; waited < longest() && quiet < kQuiet; waited += kLingerStep) {
-    if (farewells < kFarewells) {
-      say_goodbye();
-      farewells += before.is_idle ? 1 : 0;
+    if (goodbyes < kGoodbyes) {
+      send_goodbye();
+      goodbyes += before.is_idle ? 1 : 0;
     }
     std::this_thread::sleep_for(kLingerStep);
     const Activity now = activity();
@@ -537,7 +427,7 @@ Communicator::Impl::~Impl() {
   if (engine_ && prepared_.group.world > 1) {
     linger();
   } else if (engine_) {
-    say_goodbye();
+    send_goodbye();
   }
   if (pool_) {
     pool_->finish();  // needs the loop, which takes the results of the last jobs
@@ -574,40 +464,40 @@ base::Result<std::unique_ptr<Communicator>> Communicator::create(const Communica
   return std::unique_ptr<Communicator>(new Communicator(std::move(impl)));
 }
 
-Communicator::Seat::Seat(std::unique_ptr<Impl> impl)
+Communicator::Slot::Slot(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)), handle_(impl_->card()) {}
-Communicator::Seat::~Seat() = default;
+Communicator::Slot::~Slot() = default;
 
-base::Result<std::unique_ptr<Communicator::Seat>> Communicator::Seat::open(
+base::Result<std::unique_ptr<Communicator::Slot>> Communicator::Slot::open(
     const CommunicatorConfig& config) {
   base::Result<Preparation> prepared = prepare(config, base::Environment::of_process());
   if (!prepared.ok()) {
     return prepared.status();
   }
   auto impl = std::make_unique<Impl>(std::move(prepared).value(), config);
-  if (base::Status status = impl->open_door(); !status.ok()) {
+  if (base::Status status = impl->open_sockets(); !status.ok()) {
     return status;
   }
-  return std::unique_ptr<Seat>(new Seat(std::move(impl)));
+  return std::unique_ptr<Slot>(new Slot(std::move(impl)));
 }
 
-const net::SocketAddress& Communicator::Seat::address() const {
+const net::SocketAddress& Communicator::Slot::address() const {
   return impl_->address();
 }
 
-base::Result<std::unique_ptr<Communicator>> Communicator::Seat::take(std::uint16_t rank,
+base::Result<std::unique_ptr<Communicator>> Communicator::Slot::take(std::uint16_t rank,
                                                                      std::span<const Blob> handles,
                                                                      const wire::RunKey& key) {
   if (impl_ == nullptr || rank >= handles.size() || handles[rank] != handle_) {
-    return base::invalid_argument("this seat is not at that place, or is used up");
+    return base::invalid_argument("this slot does not belong to that rank, or is used up");
   }
-  const base::Result<Introductions> introductions =
-      introduced(handles, key, static_cast<std::uint16_t>(handles.size()));
-  if (!introductions.ok()) {
-    return introductions.status();
+  const base::Result<GroupInfo> info =
+      group_info_from(handles, key, static_cast<std::uint16_t>(handles.size()));
+  if (!info.ok()) {
+    return info.status();
   }
   std::unique_ptr<Impl> impl = std::move(impl_);
-  if (base::Status status = impl->sit(rank, *introductions); !status.ok()) {
+  if (base::Status status = impl->begin_as(rank, *info); !status.ok()) {
     return status;
   }
   return std::unique_ptr<Communicator>(new Communicator(std::move(impl)));

@@ -15,10 +15,11 @@
 #include "comm/job_testing.h"
 
 namespace spillway::runtime {
+
 namespace {
 
+using collective::Codec;
 using collective::Operation;
-using collective::SumCode;
 using collective::Tolerance;
 
 constexpr std::uint16_t kWorkers = 4;
@@ -102,17 +103,16 @@ Mean mean_by(Communicator& communicator, const std::optional<Tolerance>& toleran
   return mean;
 }
 
-Tolerance tolerance_of(SumCode code) {
-  return {.code = code, .precision = 4, .loss_bound_ppm = 0};
+Tolerance tolerance_of(Codec codec) {
+  return {.codec = codec, .precision = 4, .loss_bound_ppm = 0};
 }
 
-double error_bound(SumCode code) {
-  return code == SumCode::kBlocks ? 1e-10 : 0.02;
+double error_bound(Codec codec) {
+  return codec == Codec::kBlocks ? 1e-10 : 0.02;
 }
 
-class CommunicatorSums : public testing::TestWithParam<SumCode> {};
-INSTANTIATE_TEST_SUITE_P(Codes, CommunicatorSums,
-                         testing::Values(SumCode::kLevels, SumCode::kBlocks));
+class CommunicatorSums : public testing::TestWithParam<Codec> {};
+INSTANTIATE_TEST_SUITE_P(Codes, CommunicatorSums, testing::Values(Codec::kLevels, Codec::kBlocks));
 
 TEST_P(CommunicatorSums, AreTheSameEverywhereAndClose) {
   for (const std::uint16_t servers : {0, 2}) {
@@ -135,7 +135,7 @@ TEST_P(CommunicatorSums, AreTheSameEverywhereAndClose) {
 TEST(CommunicatorSum, RanksLeaveAsSoonAsTheyAreDone) {
   for (int round = 0; round < 12; ++round) {
     run_group([&](Communicator& worker) {
-      EXPECT_EQ(mean_by(worker, tolerance_of(SumCode::kLevels)).report.contributors, kWorkers);
+      EXPECT_EQ(mean_by(worker, tolerance_of(Codec::kLevels)).report.contributors, kWorkers);
     });
   }
 }
@@ -147,7 +147,7 @@ TEST(CommunicatorSum, ErrorFeedbackMakesUpForWhatWasRoundedAway) {
     for (const std::uint16_t servers : {0, 1}) {
       run_group(
           [&](Communicator& worker) {
-            Tolerance tolerance = tolerance_of(SumCode::kLevels);
+            Tolerance tolerance = tolerance_of(Codec::kLevels);
             tolerance.feedback_tensor = 7;
             tolerance.predicts_scale = predicts;
             std::vector<double> total(kCount);
@@ -171,11 +171,11 @@ TEST(CommunicatorSum, IsMadeOfWhatIsTolerantWhereTheEnvironmentSaysSo) {
   const Variable algorithm("SPILLWAY_ALGORITHM", "switch");
   run_group([](Communicator& worker) {
     const Mean few_bits = mean_by(worker, Tolerance{.precision = 5, .loss_bound_ppm = 0});
-    EXPECT_EQ(few_bits.report.operation.tolerance->code, SumCode::kLevels);
+    EXPECT_EQ(few_bits.report.operation.tolerance->codec, Codec::kLevels);
     EXPECT_EQ(few_bits.report.operation.tolerance->precision, 8);
     EXPECT_LT(error_of(few_bits.values), 1e-3);
     const Mean many_bits = mean_by(worker, Tolerance{.precision = 16, .loss_bound_ppm = 0});
-    EXPECT_EQ(many_bits.report.operation.tolerance->code, SumCode::kBlocks);
+    EXPECT_EQ(many_bits.report.operation.tolerance->codec, Codec::kBlocks);
     EXPECT_LT(error_of(many_bits.values), 1e-10);
     const Mean exact = mean_by(worker, std::nullopt);
     EXPECT_FALSE(exact.report.operation.tolerance.has_value());
@@ -194,14 +194,14 @@ TEST(CommunicatorCodes, AreLearnedAndTheSameEverywhere) {
       std::set<std::vector<float>> results;
       run_group([&](Communicator& worker) {
         Tolerance tolerance{
-            .code = SumCode::kCoded, .precision = 8, .loss_bound_ppm = 0, .feedback_tensor = 7};
+            .codec = Codec::kEntropy, .precision = 8, .loss_bound_ppm = 0, .feedback_tensor = 7};
         Mean mean;
         for (int step = 0; step < 4; ++step) {
           tolerance.predicts_scale = step > 1;
           mean = mean_by(worker, tolerance);
         }
-        EXPECT_EQ(mean.report.coded.tables(), 0U);
-        EXPECT_GT(mean.report.coded.values(), 0U);
+        EXPECT_EQ(mean.report.entropy.tables(), 0U);
+        EXPECT_GT(mean.report.entropy.values(), 0U);
         EXPECT_STREQ(collective::algorithm_name(mean.report.algorithm), algorithm);
         const std::lock_guard lock(mutex);
         results.insert(mean.values);
@@ -234,14 +234,14 @@ TEST(CommunicatorCodes, SketchesOfWhatIsMostlyZeroAreExact) {
       Operation operation = mean_of(
           values,
           Tolerance{
-              .code = SumCode::kSketch, .precision = 8, .loss_bound_ppm = 0, .feedback_tensor = 7});
+              .codec = Codec::kSketch, .precision = 8, .loss_bound_ppm = 0, .feedback_tensor = 7});
       operation.op = collective::ReduceOp::kSum;
       const auto request = worker.submit(operation);
       ASSERT_TRUE(request.ok()) << request.status().message();
       const base::Status status = *(*request)->wait(std::nullopt);
       ASSERT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(values, expected);
-      predicted = (*request)->report().coded.sketch.predicted;
+      predicted = (*request)->report().entropy.sketch.predicted;
     }
     EXPECT_EQ(predicted, (kCount + 49) / 50);
   });
@@ -251,7 +251,7 @@ TEST(CommunicatorSum, IsRefusedWherePacketsAreEncrypted) {
   const Variable encrypt("SPILLWAY_ENCRYPT", "1");
   run_group([](Communicator& worker) {
     std::vector<float> buffer = part_of(worker.rank());
-    const auto refused = worker.submit(mean_of(buffer, tolerance_of(SumCode::kLevels)));
+    const auto refused = worker.submit(mean_of(buffer, tolerance_of(Codec::kLevels)));
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.status().message().find("use planes, or leave SPILLWAY_ENCRYPT away"),
               std::string::npos);
@@ -259,5 +259,61 @@ TEST(CommunicatorSum, IsRefusedWherePacketsAreEncrypted) {
   });
 }
 
+// ------------------------------------------------------------------ servers
+
+// Communicators with parameter servers on real sockets; all ranks are threads of one process.
+
+using collective::Operation;
+using testing_job::run_job;
+using testing_job::Served;
+
+base::Status all_reduce(Communicator& communicator, std::vector<float>& buffer,
+                        const std::optional<collective::Tolerance>& tolerance = {}) {
+  Operation operation;
+  operation.count = buffer.size();
+  operation.tolerance = tolerance;
+  operation.input = operation.output = buffer.data();
+  const auto request = communicator.submit(operation);
+  return request.ok() ? *(*request)->wait(std::nullopt) : request.status();
+}
+
+TEST(CommunicatorWithServers, SumsGoThroughThemAndTheyEndWithTheWorkers) {
+  constexpr std::uint16_t kWorkers = 3;
+  const std::vector<Served> served = run_job(kWorkers, 2, [](Communicator& worker) {
+    EXPECT_EQ(worker.world(), 3);
+    for (const std::size_t count : {1, 1000, 500'000}) {
+      std::vector<float> buffer(count, static_cast<float>(worker.rank() + 1));
+      const base::Status status = all_reduce(worker, buffer);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_EQ(buffer, std::vector<float>(count, 6.0F));
+    }
+    std::vector<float> coded(10'000, 1.0F);
+    ASSERT_TRUE(all_reduce(worker, coded, collective::Tolerance{}).ok());
+    ASSERT_NEAR(coded[77], 3.0F, 0.1F);
+  });
+  for (const Served& server : served) {
+    ASSERT_TRUE(server.end.has_value());
+    EXPECT_TRUE(server.end->ok()) << server.end->message();
+    EXPECT_EQ(server.totals.operations, 4U);
+    EXPECT_EQ(server.totals.tensor_bytes, 4 * (1U + 1000 + 500'000 + 10'000));
+    EXPECT_EQ(server.totals.workers.size(), kWorkers);
+  }
+}
+
+TEST(CommunicatorWithServers, AnAbortEndsTheServersToo) {
+  const std::vector<Served> served = run_job(2, 1, [](Communicator& worker) {
+    std::vector<float> buffer(100);
+    ASSERT_TRUE(all_reduce(worker, buffer).ok());
+    if (worker.rank() == 1) {
+      ASSERT_TRUE(worker.abort("enough").ok());
+    }
+    EXPECT_FALSE(all_reduce(worker, buffer).ok());
+  });
+  ASSERT_TRUE(served[0].end.has_value());
+  EXPECT_NE(served[0].end->message().find("rank 1 aborted"), std::string::npos)
+      << served[0].end->message();
+}
+
 }  // namespace
+
 }  // namespace spillway::runtime

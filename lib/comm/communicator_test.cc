@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Communicators on real sockets; the ranks of a group are threads of one process.
-#include "comm/communicator.h"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,20 +10,21 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <numeric>
 #include <thread>
 
+#include "comm/communicator.h"
+#include "comm/compute_threads.h"
 #include "harness/slowdown.h"
 
 namespace spillway::runtime {
+
 namespace {
 
 using collective::Kind;
 using collective::Operation;
 using collective::ReduceOp;
-
-// A signal handler stays for the process's life, and other tests of this program install theirs.
-const bool kLeavesSignalsAlone = ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1) == 0;
 
 // A rank that waits for a processor is silent too, so silence must not count as death here.
 CommunicatorConfig config_of(const UniqueId& id, std::uint32_t rank, std::uint32_t world) {
@@ -157,16 +156,16 @@ TEST(Communicator, RanksThatDisagreeAreBothTold) {
 
 // Rank 2 uses a different code or algorithm: no rank hangs, and every rank names rank 2.
 TEST(Communicator, RanksThatCodeDifferentlyAreTold) {
-  const auto coded = [](collective::SumCode code, std::uint8_t precision) {
-    return collective::Tolerance{.code = code, .precision = precision, .loss_bound_ppm = 0};
+  const auto coded = [](collective::Codec codec, std::uint8_t precision) {
+    return collective::Tolerance{.codec = codec, .precision = precision, .loss_bound_ppm = 0};
   };
-  const auto levels = coded(collective::SumCode::kLevels, 4);
+  const auto levels = coded(collective::Codec::kLevels, 4);
   auto predicted = levels;
   predicted.feedback_tensor = 7;
   predicted.predicts_scale = true;
   const std::optional<collective::Tolerance> others[] = {
-      std::nullopt, coded(collective::SumCode::kPlanes, 4), coded(collective::SumCode::kBlocks, 4),
-      coded(collective::SumCode::kLevels, 8), predicted};
+      std::nullopt, coded(collective::Codec::kPlanes, 4), coded(collective::Codec::kBlocks, 4),
+      coded(collective::Codec::kLevels, 8), predicted};
   for (const std::optional<collective::Tolerance>& other : others) {
     run_group(3, [&](Communicator& communicator) {
       std::vector<float> buffer(50'000, 1.0F);
@@ -242,5 +241,58 @@ TEST(Communicator, AWorldOfOneCopies) {
   });
 }
 
+// ------------------------------------------------------------------ compute threads
+
+class NotedJob final : public collective::ComputeJob {
+ public:
+  void run() override { where = std::this_thread::get_id(); }
+
+  std::thread::id where;
+  std::promise<base::Status> done;
+};
+
+std::unique_ptr<ComputeThreads> pool_of(unsigned threads) {
+  return std::move(
+             ComputeThreads::start(threads,
+                                   [](collective::ComputeJob& job, const base::Status& status) {
+                                     static_cast<NotedJob&>(job).done.set_value(status);
+                                   }))
+      .value();
+}
+
+TEST(ComputeThreads, ARankHasAProcessorForAHelperOfFour) {
+  EXPECT_TRUE(has_processor_for_helper(16, 4));
+  EXPECT_FALSE(has_processor_for_helper(15, 4));
+  EXPECT_FALSE(has_processor_for_helper(2, 1));
+  EXPECT_TRUE(has_processor_for_helper(4, 0));
+}
+
+TEST(ComputeThreads, JobsWaitForTheCommunicatorsThreadWhereThereAreNoOthers) {
+  const auto pool = pool_of(0);
+  NotedJob job;
+  pool->submit(job);
+  EXPECT_EQ(pool->take_inline(), &job);
+  EXPECT_EQ(pool->take_inline(), nullptr);
+}
+
+TEST(ComputeThreads, JobsThatSleepHaveThreadsOfTheirOwn) {
+  const auto pool = pool_of(0);
+  NotedJob job;
+  job.sleeps = true;
+  pool->submit(job);
+  EXPECT_EQ(pool->take_inline(), nullptr);
+  EXPECT_TRUE(job.done.get_future().get().ok());
+  EXPECT_NE(job.where, std::this_thread::get_id());
+}
+
+TEST(ComputeThreads, AJobSaysWhyItCouldNotDoItsWork) {
+  const auto pool = pool_of(1);
+  NotedJob job;
+  job.failure = {base::StatusCode::kLimitExceeded, "the device is full"};
+  pool->submit(job);
+  EXPECT_EQ(job.done.get_future().get().message(), "the device is full");
+}
+
 }  // namespace
+
 }  // namespace spillway::runtime

@@ -46,7 +46,6 @@ inline CommunicatorConfig config_of(const UniqueId& id, std::string_view secret)
 inline std::vector<Served> run_job(std::uint16_t workers, std::uint16_t servers,
                                    const std::function<void(Communicator&)>& body,
                                    std::string_view secret = {}) {
-  ::setenv("SPILLWAY_DUMP_SIGNAL", "NONE", 1);  // other tests of this program install theirs
   // A rank that waits for a processor is silent too. The variable also covers communicators that
   // `body` makes.
   ::setenv("SPILLWAY_PEER_TIMEOUT", "3600", 1);

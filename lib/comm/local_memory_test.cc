@@ -86,12 +86,12 @@ TEST(LocalMemory, EveryRankReadsEveryOther) {
     const auto bytes = sample_bytes(100'000, from);
     const auto offset = memories[from].stage(bytes);
     ASSERT_TRUE(offset);
-    EXPECT_FALSE(memories[from].is_near(from));
+    EXPECT_FALSE(memories[from].is_local_rank(from));
     for (std::uint16_t to = 0; to < kWorld; ++to) {
       if (to == from) {
         continue;
       }
-      EXPECT_TRUE(memories[to].is_near(from) && memories[from].is_read_by(to)) << from << to;
+      EXPECT_TRUE(memories[to].is_local_rank(from) && memories[from].is_read_by(to)) << from << to;
       std::vector<std::uint8_t> got(bytes.size());
       EXPECT_TRUE(memories[to].read(from, {*offset, got.size()}, got));
       EXPECT_EQ(got, bytes);
@@ -125,8 +125,8 @@ TEST(LocalMemory, RanksOfOtherDomainsAreNotNear) {
   const std::vector<RankCard> cards = {memory_card_of(mine.card()), memory_card_of(elsewhere),
                                        memory_card_of({})};
   const LocalMemory memory = LocalMemory::share(std::move(mine), cards, 0, handover_patience());
-  EXPECT_FALSE(memory.is_near(1));
-  EXPECT_FALSE(memory.is_near(2));
+  EXPECT_FALSE(memory.is_local_rank(1));
+  EXPECT_FALSE(memory.is_local_rank(2));
 }
 
 // The child shares and stages, sends the offset through a pipe, and is killed while the data is
@@ -169,13 +169,13 @@ TEST(LocalMemory, ACardWithoutADoorBehindItLeadsToSocketsAtOnce) {
   const MemoryCard forged{mine.domain, kDigits, kDigits};
   const std::vector<RankCard> cards = {memory_card_of(mine.card()), memory_card_of(forged)};
   const LocalMemory memory = LocalMemory::share(std::move(mine), cards, 0, base::seconds(3600));
-  EXPECT_TRUE(memory.is_near(1)) << "by its card, as the other end thinks";
+  EXPECT_TRUE(memory.is_local_rank(1)) << "by its card, as the other end thinks";
   EXPECT_FALSE(memory.is_read_by(1));
 }
 
-// Rank 1's card names rank 2's door and token, as an attacker who can change cards might forge it.
-// No rank may take rank 2's memory for rank 1's; that data goes through sockets. Returns the number
-// of connections that rank 2 rejects.
+// Rank 1's card names rank 2's socket and token, as an attacker who can change cards might forge
+// it. No rank may take rank 2's memory for rank 1's; that data goes through sockets. Returns the
+// number of connections that rank 2 rejects.
 std::uint64_t turned_away_with_a_forged_card(base::Duration patience) {
   std::vector<MemoryOffer> offers;
   std::vector<RankCard> cards;
@@ -189,7 +189,7 @@ std::uint64_t turned_away_with_a_forged_card(base::Duration patience) {
   for (std::uint16_t rank = 0; rank < 3; ++rank) {
     threads.emplace_back([&, rank] {
       results[rank] =
-          hand_over(std::move(offers[rank].door), offers[rank].segment, cards, rank, patience);
+          hand_over(std::move(offers[rank].listener), offers[rank].segment, cards, rank, patience);
     });
   }
   for (std::thread& thread : threads) {
@@ -201,15 +201,15 @@ std::uint64_t turned_away_with_a_forged_card(base::Duration patience) {
       EXPECT_EQ(neighbour.trouble.empty(), neighbour.segment && neighbour.reads_us);
     }
   }
-  return results[2].turned_away;
+  return results[2].rejected;
 }
 
-// If rank 2 waits for a processor, it may serve its door too late: then it gets more time.
+// If rank 2 waits for a processor, it may serve its socket too late: then it gets more time.
 TEST(LocalMemory, ACardThatNamesSomebodyElsesDoorGetsNothingOfIt) {
   base::Duration patience = kShortHandover;
   while (turned_away_with_a_forged_card(patience) == 0) {
     patience = patience * 2;
-    ASSERT_LT(patience, handover_patience()) << "itself, at its own door";
+    ASSERT_LT(patience, handover_patience()) << "itself, at its own socket";
   }
 }
 
@@ -245,9 +245,9 @@ void send_with(const net::UniqueFd& socket, ForgedNote note, const std::vector<i
   EXPECT_EQ(::sendmsg(socket.get(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(note)));
 }
 
-net::UniqueFd accept_at(const MemoryDoor& door) {
+net::UniqueFd accept_at(const MemoryListener& listener) {
   while (true) {
-    net::UniqueFd socket(::accept4(door.socket().get(), nullptr, nullptr, SOCK_CLOEXEC));
+    net::UniqueFd socket(::accept4(listener.socket().get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket.valid() || errno != EAGAIN) {
       return socket;
     }
@@ -255,16 +255,17 @@ net::UniqueFd accept_at(const MemoryDoor& door) {
   }
 }
 
-net::UniqueFd knock_at(const MemoryDoor& door) {
+net::UniqueFd knock_at(const MemoryListener& listener) {
   net::UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   socklen_t size = sizeof(address);
-  EXPECT_EQ(::getsockname(door.socket().get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  EXPECT_EQ(::getsockname(listener.socket().get(), reinterpret_cast<sockaddr*>(&address), &size),
+            0);
   EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
   return socket;
 }
 
-// Rank 0's result for a rank 1 that asks and leaves, and whose door answers with `answer`. `over`
+// Rank 0's result for a rank 1 that asks and leaves, and whose socket answers with `answer`. `over`
 // is set when rank 0 stops waiting.
 Neighbour meet_owner(const std::function<void(const net::UniqueFd&, const RankCard& asks,
                                               std::future<void> over)>& answer,
@@ -272,16 +273,16 @@ Neighbour meet_owner(const std::function<void(const net::UniqueFd&, const RankCa
   MemoryOffer mine = new_offer();
   const MemoryOffer theirs = new_offer();
   const std::vector<RankCard> cards = {memory_card_of(mine.card()), memory_card_of(theirs.card())};
-  send_with(knock_at(mine.door), forged_note(1, 1, cards[0].memory.token), {});
+  send_with(knock_at(mine.listener), forged_note(1, 1, cards[0].memory.token), {});
   std::promise<void> over;
   std::thread owner([&] {
-    const net::UniqueFd visitor = accept_at(theirs.door);
+    const net::UniqueFd visitor = accept_at(theirs.listener);
     ForgedNote asked;
     EXPECT_EQ(::recv(visitor.get(), &asked, sizeof(asked), 0), static_cast<ssize_t>(sizeof(asked)));
     EXPECT_EQ(std::string(asked.token.begin(), asked.token.end()), cards[1].memory.token);
     answer(visitor, cards[0], over.get_future());
   });
-  HandoverResult result = hand_over(std::move(mine.door), mine.segment, cards, 0, patience);
+  HandoverResult result = hand_over(std::move(mine.listener), mine.segment, cards, 0, patience);
   over.set_value();
   owner.join();
   return std::move(result.neighbours.at(0));
@@ -346,22 +347,23 @@ TEST(LocalMemory, StrangersAtTheDoorGetNothingAndHinderNobody) {
                                        memory_card_of(offers[1].card())};
   std::vector<net::UniqueFd> silent;
   for (std::size_t i = 0; i < kMaxMemoryStrangers / 2; ++i) {
-    silent.push_back(knock_at(offers[0].door));
+    silent.push_back(knock_at(offers[0].listener));
   }
-  const net::UniqueFd liar = knock_at(offers[0].door);
+  const net::UniqueFd liar = knock_at(offers[0].listener);
   send_with(liar, forged_note(1, 1, kDigits), {});
-  const net::UniqueFd babbler = knock_at(offers[0].door);
+  const net::UniqueFd babbler = knock_at(offers[0].listener);
   EXPECT_EQ(::send(babbler.get(), "hello", 5, 0), 5);
-  const net::UniqueFd nobody = knock_at(offers[0].door);
+  const net::UniqueFd nobody = knock_at(offers[0].listener);
   send_with(nobody, forged_note(1, 7, cards[0].memory.token), {});
   std::optional<HandoverResult> other;
   std::thread neighbour([&] {
-    other = hand_over(std::move(offers[1].door), offers[1].segment, cards, 1, handover_patience());
+    other =
+        hand_over(std::move(offers[1].listener), offers[1].segment, cards, 1, handover_patience());
   });
   const HandoverResult result =
-      hand_over(std::move(offers[0].door), offers[0].segment, cards, 0, handover_patience());
+      hand_over(std::move(offers[0].listener), offers[0].segment, cards, 0, handover_patience());
   neighbour.join();
-  EXPECT_EQ(result.turned_away, 3U);
+  EXPECT_EQ(result.rejected, 3U);
   EXPECT_TRUE(result.neighbours.at(0).segment && result.neighbours.at(0).reads_us);
   EXPECT_TRUE(other->neighbours.at(0).segment && other->neighbours.at(0).reads_us);
   std::array<char, 64> answer{};
@@ -373,11 +375,11 @@ TEST(LocalMemory, ANeighbourThatTakesNothingIsNotCountedOn) {
   const MemoryOffer theirs = new_offer();
   const std::vector<RankCard> cards = {memory_card_of(mine.card()), memory_card_of(theirs.card())};
   {
-    const net::UniqueFd asks = knock_at(mine.door);
+    const net::UniqueFd asks = knock_at(mine.listener);
     send_with(asks, forged_note(1, 1, cards[0].memory.token), {});
   }
   const HandoverResult result =
-      hand_over(std::move(mine.door), mine.segment, cards, 0, kShortHandover);
+      hand_over(std::move(mine.listener), mine.segment, cards, 0, kShortHandover);
   EXPECT_FALSE(result.neighbours.at(0).reads_us);
 }
 
@@ -390,7 +392,7 @@ TEST(LocalMemory, TheDoorIsClosedWhenAllAreServed) {
   const std::vector<RankCard> later = {memory_card_of(late.card()),
                                        memory_card_of({late.domain, name, kDigits})};
   const HandoverResult result =
-      hand_over(std::move(late.door), late.segment, later, 0, handover_patience());
+      hand_over(std::move(late.listener), late.segment, later, 0, handover_patience());
   EXPECT_NE(result.neighbours.at(0).trouble.find("closed"), std::string::npos);
 }
 

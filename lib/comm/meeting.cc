@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/meeting.h"
+#include "comm/preparation.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -7,13 +7,146 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <fstream>
+#include <sstream>
 #include <string>
 
-#include "comm/carrier.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "observe/log.h"
 
 namespace spillway::runtime {
+
+// ------------------------------------------------------------------ cards
+
+namespace {
+
+constexpr unsigned kMaxMtu = 9000;
+constexpr unsigned kMinMtu = 576;
+
+base::Status other_fields() {
+  return base::invalid_argument("a rank's card has other fields; do all ranks run one version?");
+}
+
+bool is_memory_name(const std::string& text) {
+  return text.size() == kMemoryNameDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// The memory card has all three fields or none.
+base::Status read_memory_card(std::istringstream& text, MemoryCard& card) {
+  if (!(text >> card.domain)) {
+    return {};
+  }
+  if (!(text >> card.name >> card.token) || card.domain.size() > kMaxMemoryDomain ||
+      !is_memory_name(card.name) || !is_memory_name(card.token)) {
+    return other_fields();
+  }
+  return {};
+}
+
+}  // namespace
+
+Blob to_blob(const RankCard& card) {
+  std::string text =
+      fmt::format("{} {} {} {} {} {}", card.data.to_string(), card.mtu, card.trim_bytes,
+                  card.machine, net::name_of(card.carrier), card.rack_ranks);
+  if (!card.memory.domain.empty()) {
+    text += fmt::format(" {} {} {}", card.memory.domain, card.memory.name, card.memory.token);
+  }
+  return {text.begin(), text.end()};
+}
+
+base::Result<RankCard> parse_rank_card(const Blob& blob) {
+  std::istringstream text(std::string(blob.begin(), blob.end()));
+  RankCard card;
+  std::string address;
+  std::string carrier;
+  if (!(text >> address >> card.mtu >> card.trim_bytes >> card.machine >> carrier >>
+        card.rack_ranks)) {
+    return other_fields();
+  }
+  const std::optional<net::Carrier> named = net::carrier_named(carrier);
+  if (!named) {
+    return other_fields();
+  }
+  card.carrier = *named;
+  const base::Result<net::SocketAddress> data = net::SocketAddress::parse(address);
+  if (!data.ok()) {
+    return data.status();
+  }
+  card.data = *data;
+  if (base::Status status = read_memory_card(text, card.memory); !status.ok()) {
+    return status;
+  }
+  return card;
+}
+
+base::Result<packetize::PacketLimits> common_packet_limits(std::span<const RankCard> cards) {
+  packetize::PacketLimits limits{.mtu = kMaxMtu, .trim_bytes = cards.front().trim_bytes};
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    limits.mtu = std::min(limits.mtu, cards[rank].mtu);
+    if (cards[rank].trim_bytes != limits.trim_bytes) {
+      return base::invalid_argument(fmt::format(
+          "rank 0 says the network trims to {} bytes, rank {} says {}; set SPILLWAY_TRIM_BYTES to "
+          "the same everywhere",
+          limits.trim_bytes, rank, cards[rank].trim_bytes));
+    }
+    if (cards[rank].data.is_ipv6()) {
+      limits.ip = packetize::IpVersion::kV6;
+    }
+  }
+  if (limits.mtu < kMinMtu) {
+    return base::invalid_argument(
+        fmt::format("an MTU of {} is too small; {} is the least", limits.mtu, kMinMtu));
+  }
+  return limits;
+}
+
+base::Status check_plans(std::span<const RankCard> workers) {
+  for (std::size_t rank = 1; rank < workers.size(); ++rank) {
+    if (workers[rank].rack_ranks != workers[0].rack_ranks) {
+      return base::invalid_argument(
+          fmt::format("rank 0 has {} ranks in a rack (SPILLWAY_RACK_RANKS), rank {} has {}; set "
+                      "SPILLWAY_RACK_RANKS to the same everywhere",
+                      workers[0].rack_ranks, rank, workers[rank].rack_ranks));
+    }
+  }
+  return {};
+}
+
+std::string machine_name() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string name;
+  return file >> name ? name : "unknown";
+}
+
+base::Status check_carriers(std::span<const RankCard> cards) {
+  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
+    if (cards[rank].carrier != cards[0].carrier) {
+      return base::invalid_argument(fmt::format(
+          "rank 0 sends over {} (SPILLWAY_CARRIER={}), rank {} over {} (={}); set SPILLWAY_CARRIER "
+          "to the same everywhere",
+          protocols_of(cards[0].carrier), net::name_of(cards[0].carrier), rank,
+          protocols_of(cards[rank].carrier), net::name_of(cards[rank].carrier)));
+    }
+  }
+  return {};
+}
+
+std::string_view protocols_of(net::Carrier carrier) {
+  switch (carrier) {
+    case net::Carrier::kUdp:
+      return "UDP";
+    case net::Carrier::kTcp:
+      return "TCP";
+    case net::Carrier::kAuto:
+      break;
+  }
+  return "UDP or TCP";
+}
+
+// ------------------------------------------------------------------ meeting
+
 namespace {
 
 // `most`: largest UDP payload, in bytes, that the path takes.
@@ -57,47 +190,46 @@ RankCard own_card(const Preparation& preparation, const net::SocketAddress& loca
   own.machine = machine_name();
   own.carrier = preparation.driver.carrier;
   own.rack_ranks = preparation.rack_ranks;
-  own.chunks = preparation.chunks;
   own.memory = memory;
   return own;
 }
 
-base::Result<Introductions> meet(const Preparation& preparation, const std::optional<UniqueId>& id,
-                                 const Blob& own) {
+base::Result<GroupInfo> meet(const Preparation& preparation, const std::optional<UniqueId>& id,
+                             const Blob& own) {
   const base::ByteView secret = preparation.secret.bytes();
-  const base::Result<Meeting> meeting =
+  const base::Result<RendezvousResult> meeting =
       id ? exchange(*id, {preparation.group.rank, preparation.group.world}, secret, own,
                     preparation.rendezvous_patience)
          : exchange(preparation.launch, secret, own, preparation.rendezvous_patience);
   if (!meeting.ok()) {
     return meeting.status();
   }
-  base::Result<Introductions> introductions =
-      introduced(meeting->blobs, meeting->key, preparation.group.workers());
-  if (introductions.ok() && preparation.group.rank == 0 && secret.empty()) {
-    warn_without_secret(addresses_of(preparation, introductions->cards), id.has_value());
+  base::Result<GroupInfo> info =
+      group_info_from(meeting->blobs, meeting->key, preparation.group.workers());
+  if (info.ok() && preparation.group.rank == 0 && secret.empty()) {
+    warn_without_secret(addresses_of(preparation, info->cards), id.has_value());
   }
-  return introductions;
+  return info;
 }
 
-base::Result<Introductions> introduced(std::span<const Blob> blobs, const wire::RunKey& key,
-                                       std::uint16_t workers) {
-  Introductions introductions{.cards = {}, .run_key = key};
+base::Result<GroupInfo> group_info_from(std::span<const Blob> blobs, const wire::RunKey& key,
+                                        std::uint16_t workers) {
+  GroupInfo info{.cards = {}, .run_key = key};
   for (const Blob& blob : blobs) {
     const base::Result<RankCard> card = parse_rank_card(blob);
     if (!card.ok()) {
       return card.status();
     }
-    introductions.cards.push_back(*card);
+    info.cards.push_back(*card);
   }
-  const std::span<const RankCard> cards = introductions.cards;
+  const std::span<const RankCard> cards = info.cards;
   if (base::Status status = check_carriers(cards); !status.ok()) {
     return status;
   }
   if (base::Status status = check_plans(cards.first(workers)); !status.ok()) {
     return status;
   }
-  return introductions;
+  return info;
 }
 
 base::Result<RunIdentity> identity_of(const wire::RunKey& key, bool encrypt) {
@@ -158,33 +290,6 @@ unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank) {
   return static_cast<unsigned>(std::count_if(cards.begin(), cards.end(), [&](const RankCard& card) {
     return card.machine == cards[rank].machine;
   }));
-}
-
-std::optional<MemoryOffer> offer_memory(const Preparation& preparation) {
-  // If the launch names the peers' addresses, the ranks are meant to use the network.
-  if (!preparation.local_copy || !preparation.launch.peers.empty() ||
-      preparation.group.world == 1) {
-    return std::nullopt;
-  }
-  base::Result<MemoryOffer> offer = MemoryOffer::make();
-  if (!offer.ok()) {
-    log_warn("memory is not shared with ranks of this machine: {}", offer.status().message());
-    return std::nullopt;
-  }
-  return std::move(offer).value();
-}
-
-std::unique_ptr<LocalMemory> memory_of(std::optional<MemoryOffer> offer,
-                                       std::span<const RankCard> cards, std::uint16_t rank,
-                                       base::Duration patience) {
-  const bool has_neighbours = std::any_of(cards.begin(), cards.end(), [&](const RankCard& card) {
-    return &card != &cards[rank] && may_share(card, cards[rank]);
-  });
-  if (!offer || !has_neighbours) {
-    return nullptr;
-  }
-  return std::make_unique<LocalMemory>(
-      LocalMemory::share(std::move(*offer), cards, rank, patience));
 }
 
 }  // namespace spillway::runtime

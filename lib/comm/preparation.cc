@@ -4,16 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
 #include "base/bytes.h"
 #include "base/random.h"
-#include "comm/carrier.h"
+#include "collective/capabilities.h"
 #include "comm/rendezvous/rendezvous.h"
-#include "launch/interfaces.h"
-#include "net/datagram_sender.h"
+#include "launch/launch.h"
+#include "net/datagrams.h"
+#include "wire/packet.h"
 
 namespace spillway::runtime {
+
 namespace {
 
 // Ranks begin an operation at different times: payloads of the first ones are buffered.
@@ -49,6 +52,26 @@ void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) 
   exchange.report_packets = packets;
   driver.send_rate = rate;
   driver.send_burst = std::max(driver.send_burst, base::bytes(rate.count() / 8 / kTurnsPerSecond));
+}
+
+// Over a stream, this much of a message leaves without credit: it covers most of a message, and the
+// receiver grants the rest at once. Early payloads are buffered, because a drop would force a
+// retransmission.
+constexpr base::Bytes kStreamUnsolicited = base::bytes(256 * 1024);
+constexpr std::size_t kStreamEarlyBytes = 16 * 1024 * 1024;
+
+void tune_for_stream(Preparation& preparation) {
+  preparation.mtu = SPILLWAY_MAX_PACKET + spillway_datagram_overhead(/*is_ipv6=*/false);
+  preparation.trim_bytes = 0;
+  preparation.driver.send_rate = {};
+  transport::ExchangeConfig& exchange = preparation.driver.endpoint.exchange;
+  exchange.paths = 1;
+  exchange.burst_packets = 16;
+  exchange.report_packets = 255;
+  exchange.trimmed_target.reset();
+  exchange.unsolicited = kStreamUnsolicited;
+  exchange.probe_min = base::milliseconds(20);
+  preparation.driver.endpoint.limits.early_bytes = kStreamEarlyBytes;
 }
 
 // The number at the start of a file; nullopt if there is none.
@@ -96,26 +119,12 @@ base::Result<net::InterfaceAddress> own_interface(const Preparation& preparation
 // Above this, more packets would arrive trimmed than whole.
 constexpr double kMaxTrimmedTarget = 0.5;
 
-transport::ControllerKind window_named(std::string_view name) {
-  return name == "dctcp"    ? transport::ControllerKind::kDctcp
-         : name == "timely" ? transport::ControllerKind::kTimely
-                            : transport::ControllerKind::kSpillway;
-}
-
-base::Status take_congestion(const CommunicatorConfig& config, const base::Environment& environment,
+base::Status take_congestion(const CommunicatorConfig& config,
                              transport::EndpointConfig& endpoint) {
-  const base::Result<std::string> window = environment.checked_text("SPILLWAY_WINDOW");
-  const base::Result<std::optional<double>> share =
-      environment.optional_share("SPILLWAY_TRIMMED_TARGET");
-  if (!window.ok() || !share.ok()) {
-    return window.ok() ? share.status() : window.status();
-  }
-  endpoint.congestion.kind = config.window.value_or(window_named(*window));
-  const double target = config.trimmed_target.value_or(share->value_or(0.0));
+  const double target = config.trimmed_target.value_or(0.0);
   if (target > kMaxTrimmedTarget) {
-    return base::invalid_argument(fmt::format(
-        "a trimmed target of {} is more than {}: lower SPILLWAY_TRIMMED_TARGET, or leave it away",
-        target, kMaxTrimmedTarget));
+    return base::invalid_argument(
+        fmt::format("a trimmed target of {} is more than {}", target, kMaxTrimmedTarget));
   }
   if (target > 0.0) {
     endpoint.exchange.trimmed_target = target;
@@ -134,10 +143,9 @@ base::Status take_network(const CommunicatorConfig& config, const base::Environm
   const auto rate = environment.optional_number("SPILLWAY_LINK_RATE");
   const auto mtu = environment.optional_number("SPILLWAY_MTU");
   const auto trim = environment.number("SPILLWAY_TRIM_BYTES");
-  const auto paths = environment.optional_number("SPILLWAY_PATHS");
   const auto threads = environment.optional_number("SPILLWAY_THREADS");
   for (const base::Status* status :
-       {&rate.status(), &mtu.status(), &trim.status(), &paths.status(), &threads.status()}) {
+       {&rate.status(), &mtu.status(), &trim.status(), &threads.status()}) {
     if (!status->ok()) {
       return *status;
     }
@@ -154,11 +162,7 @@ base::Status take_network(const CommunicatorConfig& config, const base::Environm
   } else {
     tune_for_loopback(preparation.driver);
   }
-  if (paths->has_value()) {
-    preparation.driver.endpoint.exchange.paths = static_cast<std::uint8_t>(**paths);
-  }
-  if (base::Status status = take_congestion(config, environment, preparation.driver.endpoint);
-      !status.ok()) {
+  if (base::Status status = take_congestion(config, preparation.driver.endpoint); !status.ok()) {
     return status;
   }
   preparation.trim_bytes = config.trim_bytes.value_or(static_cast<unsigned>(*trim));
@@ -183,13 +187,8 @@ collective::Algorithm algorithm_named(std::string_view name) {
 base::Status take_plan(const base::Environment& environment, Preparation& preparation) {
   const base::Result<std::string> algorithm = environment.checked_text("SPILLWAY_ALGORITHM");
   const auto rack_ranks = environment.number("SPILLWAY_RACK_RANKS");
-  const base::Result<std::string> shares = environment.checked_text("SPILLWAY_SHARES");
-  const base::Result<std::string> chunks = environment.checked_text("SPILLWAY_CHUNKS");
-  for (const base::Status* status :
-       {&algorithm.status(), &rack_ranks.status(), &shares.status(), &chunks.status()}) {
-    if (!status->ok()) {
-      return *status;
-    }
+  if (!algorithm.ok() || !rack_ranks.ok()) {
+    return algorithm.ok() ? rack_ranks.status() : algorithm.status();
   }
   preparation.algorithm = algorithm_named(*algorithm);
   if (preparation.algorithm == collective::Algorithm::kSwitch && preparation.encrypt) {
@@ -198,10 +197,8 @@ base::Status take_plan(const base::Environment& environment, Preparation& prepar
         "encrypted: leave one of them away");
   }
   preparation.rack_ranks = static_cast<std::uint16_t>(*rack_ranks);
-  preparation.shares = *shares == "equal" || preparation.is_loopback
-                           ? collective::ShareRule::kEqual
-                           : collective::ShareRule::kAutomatic;
-  preparation.chunks = collective::chunk_rule_named(*chunks).value_or(preparation.chunks);
+  preparation.shares =
+      preparation.is_loopback ? collective::ShareRule::kEqual : collective::ShareRule::kAutomatic;
   return {};
 }
 
@@ -230,7 +227,7 @@ base::Result<Launch> launch_by_id(const CommunicatorConfig& config) {
 }
 
 // The other ranks are not known yet, only whether all of them run on this machine.
-Launch launch_of_seat(bool on_one_machine) {
+Launch launch_of_slot(bool on_one_machine) {
   Launch launch;
   launch.world = 2;
   launch.local_world = on_one_machine ? launch.world : std::uint16_t{1};
@@ -277,17 +274,15 @@ base::Status take_variables(const CommunicatorConfig& config, const base::Enviro
 base::Result<Preparation> prepare(const CommunicatorConfig& config,
                                   const base::Environment& environment) {
   Preparation preparation;
-  const base::Result<net::DriverConfig> driver = net::driver_config_from(environment);
-  const base::Result<Launch> launch = config.seat_on_one_machine
-                                          ? launch_of_seat(*config.seat_on_one_machine)
+  const base::Result<Launch> launch = config.slot_on_one_machine
+                                          ? launch_of_slot(*config.slot_on_one_machine)
                                       : config.id ? launch_by_id(config)
                                                   : launch_by_environment(config, environment);
-  if (!driver.ok() || !launch.ok()) {
-    return driver.ok() ? launch.status() : driver.status();
+  if (!launch.ok()) {
+    return launch.status();
   }
-  preparation.driver = *driver;
   preparation.launch = *launch;
-  if (config.seat_on_one_machine || config.id) {
+  if (config.slot_on_one_machine || config.id) {
     const base::Result<std::uint16_t> local_rank = local_rank_from(environment);
     if (!local_rank.ok()) {
       return local_rank.status();
@@ -312,7 +307,7 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
   endpoint.reports_unexpected = true;
   endpoint.reports_stalls = true;
   endpoint.exchange.peer_timeout = timeouts->peer;
-  endpoint.limits.peers = config.seat_on_one_machine ? kMaxRanks : preparation.group.world;
+  endpoint.limits.peers = config.slot_on_one_machine ? kMaxRanks : preparation.group.world;
   endpoint.limits.early_bytes = kEarlyBytes;
   if (base::Status status = take_carrier(environment, preparation); !status.ok()) {
     return status;
@@ -323,7 +318,7 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
   return preparation;
 }
 
-base::Status take_rank(const Member& member, const base::Environment& environment,
+base::Status take_rank(const RankOfWorld& member, const base::Environment& environment,
                        Preparation& preparation) {
   const bool on_one_machine = preparation.launch.on_one_machine();
   preparation.launch.rank = static_cast<std::uint16_t>(member.rank);
@@ -338,6 +333,69 @@ base::Status take_rank(const Member& member, const base::Environment& environmen
   }
   preparation.observer = *observer;
   return {};
+}
+
+base::Status take_carrier(const base::Environment& environment, Preparation& preparation) {
+  const base::Result<net::Carrier> carrier = net::carrier_from(environment);
+  if (!carrier.ok()) {
+    return carrier.status();
+  }
+  preparation.driver.carrier = *carrier;
+  if (*carrier == net::Carrier::kTcp) {
+    tune_for_stream(preparation);
+  }
+  return {};
+}
+
+// ------------------------------------------------------------------ operations
+
+namespace {
+
+using collective::Algorithm;
+using collective::Codec;
+using collective::Operation;
+using collective::Tolerance;
+
+bool can_be_added(const Operation& operation, const collective::Group& group) {
+  return operation.tolerance && !collective::uses_entropy(operation.tolerance->codec) &&
+         group.world <= collective::capabilities_of(Codec::kLevels).ranks;
+}
+
+// A request for more bits than levels have uses blocks, never fewer bits.
+Tolerance with_codec_for_switches(Tolerance tolerance) {
+  if (tolerance.codec != Codec::kPlanes) {
+    return tolerance;
+  }
+  const auto& precisions = collective::capabilities_of(Codec::kLevels).precisions;
+  for (unsigned bits = tolerance.precision; bits <= collective::kMostPrecision; ++bits) {
+    if (precisions.has(bits)) {
+      tolerance.codec = Codec::kLevels;
+      tolerance.precision = static_cast<std::uint8_t>(bits);
+      return tolerance;
+    }
+  }
+  tolerance.codec = Codec::kBlocks;
+  return tolerance;
+}
+
+}  // namespace
+
+Operation with_algorithm(const Operation& asked, Algorithm algorithm,
+                         const collective::Group& group) {
+  Operation operation = asked;
+  if (asked.algorithm != Algorithm::kAutomatic || collective::is_point_to_point(asked.kind)) {
+    return operation;
+  }
+  if (algorithm == Algorithm::kSwitch) {
+    if (can_be_added(asked, group)) {
+      operation.algorithm = Algorithm::kSwitch;
+      operation.tolerance = with_codec_for_switches(*asked.tolerance);
+    }
+  } else if (!asked.tolerance ||
+             (collective::uses_entropy(asked.tolerance->codec) && algorithm == Algorithm::kRing)) {
+    operation.algorithm = algorithm;
+  }
+  return operation;
 }
 
 }  // namespace spillway::runtime

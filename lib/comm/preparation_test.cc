@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/preparation.h"
-
 #include <gtest/gtest.h>
 
+#include "comm/preparation.h"
+#include "wire/packet.h"
+
 namespace spillway::runtime {
+
 namespace {
 
 base::Environment alone_with(std::initializer_list<std::pair<std::string, std::string>> more) {
@@ -25,24 +27,16 @@ TEST(Preparation, EncryptionNeedsASecret) {
   EXPECT_EQ(with->secret.bytes().size(), 22U);
 }
 
-TEST(Preparation, TheWindowAndOverSendAreAsTheVariablesOrTheCallerSay) {
-  using transport::ControllerKind;
+TEST(Preparation, OverSendIsAsTheCallerSays) {
   const auto plain = prepare({}, alone_with({}));
   ASSERT_TRUE(plain.ok()) << plain.status().message();
-  EXPECT_EQ(plain->driver.endpoint.congestion.kind, ControllerKind::kSpillway);
   EXPECT_FALSE(plain->driver.endpoint.exchange.trimmed_target.has_value());
-  const base::Environment environment =
-      alone_with({{"SPILLWAY_WINDOW", "dctcp"}, {"SPILLWAY_TRIMMED_TARGET", "0.1"}});
-  const auto set = prepare({}, environment);
-  ASSERT_TRUE(set.ok()) << set.status().message();
-  EXPECT_EQ(set->driver.endpoint.congestion.kind, ControllerKind::kDctcp);
-  EXPECT_EQ(set->driver.endpoint.exchange.trimmed_target, 0.1);
   CommunicatorConfig config;
-  config.window = ControllerKind::kTimely;
+  config.trimmed_target = 0.1;
+  EXPECT_EQ(prepare(config, alone_with({}))->driver.endpoint.exchange.trimmed_target, 0.1);
   config.trimmed_target = 0.0;
-  const auto said = prepare(config, environment);
-  EXPECT_EQ(said->driver.endpoint.congestion.kind, ControllerKind::kTimely);
-  EXPECT_FALSE(said->driver.endpoint.exchange.trimmed_target.has_value());
+  EXPECT_FALSE(
+      prepare(config, alone_with({}))->driver.endpoint.exchange.trimmed_target.has_value());
 }
 
 TEST(Preparation, WhatMayLeaveAtOnceGrowsWithTheLink) {
@@ -65,22 +59,17 @@ TEST(Preparation, BurstsLeaveInOnePiece) {
   EXPECT_EQ(burst_of("65536"), 1);
 }
 
-TEST(Preparation, PlansAndSharesAreAsTheVariablesSay) {
-  const auto set = prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "ring"},
-                                           {"SPILLWAY_RACK_RANKS", "8"},
-                                           {"SPILLWAY_SHARES", "equal"},
-                                           {"SPILLWAY_CHUNKS", "balanced"}}));
+TEST(Preparation, PlansAreAsTheVariablesSay) {
+  const auto set =
+      prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "ring"}, {"SPILLWAY_RACK_RANKS", "8"}}));
   ASSERT_TRUE(set.ok()) << set.status().message();
   EXPECT_EQ(set->algorithm, collective::Algorithm::kRing);
   EXPECT_EQ(set->rack_ranks, 8);
-  EXPECT_EQ(set->shares, collective::ShareRule::kEqual);
-  EXPECT_EQ(set->chunks, collective::ChunkRule::kBalanced);
   const auto plain = prepare({}, alone_with({}));
   EXPECT_EQ(plain->algorithm, collective::Algorithm::kAutomatic);
   EXPECT_EQ(plain->rack_ranks, 0);
-  EXPECT_EQ(plain->chunks, collective::EngineConfig{}.coded_chunks);
-  EXPECT_EQ(prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "LEVELS"}}))->algorithm,
-            collective::Algorithm::kLevels);
+  EXPECT_EQ(prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "HIERARCHICAL"}}))->algorithm,
+            collective::Algorithm::kHierarchical);
   EXPECT_EQ(prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "switch"}}))->algorithm,
             collective::Algorithm::kSwitch);
   const auto refused = prepare({}, alone_with({{"SPILLWAY_ALGORITHM", "rings"}}));
@@ -97,9 +86,11 @@ TEST(Preparation, SwitchesCannotAddWhatIsEncrypted) {
 }
 
 TEST(Preparation, MoreThanHalfIsNotSentToBeCut) {
-  const auto refused = prepare({}, alone_with({{"SPILLWAY_TRIMMED_TARGET", "0.6"}}));
+  CommunicatorConfig config;
+  config.trimmed_target = 0.6;
+  const auto refused = prepare(config, alone_with({}));
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.status().message().find("SPILLWAY_TRIMMED_TARGET"), std::string::npos);
+  EXPECT_NE(refused.status().message().find("trimmed target"), std::string::npos);
 }
 
 TEST(Preparation, WithoutBeingAskedNothingIsSecret) {
@@ -110,4 +101,159 @@ TEST(Preparation, WithoutBeingAskedNothingIsSecret) {
 }
 
 }  // namespace
+
+namespace {
+
+Preparation prepared_with(const base::Environment& environment) {
+  Preparation preparation;
+  preparation.mtu = 1500;
+  preparation.trim_bytes = 206;
+  preparation.driver.send_rate = base::gigabits_per_second(1);
+  EXPECT_TRUE(take_carrier(environment, preparation).ok());
+  return preparation;
+}
+
+TEST(Carrier, IsUdpUnlessThatDoesNotGetThrough) {
+  const Preparation prepared = prepared_with({});
+  EXPECT_EQ(prepared.driver.carrier, net::Carrier::kAuto);
+  EXPECT_EQ(prepared.mtu, 1500U);
+  EXPECT_EQ(prepared.trim_bytes, 206U);
+}
+
+TEST(Carrier, OverTcpNothingIsPacedCutOrSprayed) {
+  const Preparation prepared = prepared_with({{"SPILLWAY_CARRIER", "tcp"}});
+  EXPECT_EQ(prepared.driver.carrier, net::Carrier::kTcp);
+  EXPECT_EQ(prepared.mtu, 9000U);
+  EXPECT_EQ(prepared.trim_bytes, 0U);
+  EXPECT_EQ(prepared.driver.send_rate, base::BitRate());
+  EXPECT_EQ(prepared.driver.endpoint.exchange.paths, 1);
+}
+
+TEST(Carrier, ANameThatThereIsNotIsRefused) {
+  Preparation preparation;
+  const base::Status refused = take_carrier({{"SPILLWAY_CARRIER", "sctp"}}, preparation);
+  EXPECT_EQ(refused.message(), "SPILLWAY_CARRIER is 'sctp': it must be auto, udp or tcp");
+}
+
+TEST(Carrier, IsOnEveryCardAndTheSameOnAll) {
+  std::vector<RankCard> cards(3);
+  for (RankCard& card : cards) {
+    card.data = net::SocketAddress::parse("10.0.0.1:7000").value();
+    card.machine = "machine";
+    card.carrier = net::Carrier::kTcp;
+    EXPECT_EQ(parse_rank_card(to_blob(card))->carrier, net::Carrier::kTcp);
+  }
+  EXPECT_TRUE(check_carriers(cards).ok());
+  cards[2].carrier = net::Carrier::kUdp;
+  const base::Status said = check_carriers(cards);
+  ASSERT_FALSE(said.ok());
+  EXPECT_EQ(said.message(),
+            "rank 0 sends over TCP (SPILLWAY_CARRIER=tcp), rank 2 over UDP (=udp); set "
+            "SPILLWAY_CARRIER to the same everywhere");
+}
+
+bool is_card(const std::string& text) {
+  return parse_rank_card(Blob(text.begin(), text.end())).ok();
+}
+
+TEST(Carrier, ACardWithAnotherIsNone) {
+  EXPECT_TRUE(is_card("10.0.0.1:7000 1500 0 machine tcp 0"));
+  EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine sctp 0"));
+}
+
+TEST(RankCard, SaysHowManyRanksARackHasWhichIsTheSameOnAll) {
+  std::vector<RankCard> cards(3);
+  for (RankCard& card : cards) {
+    card.data = net::SocketAddress::parse("10.0.0.1:7000").value();
+    card.machine = "machine";
+    card.rack_ranks = 8;
+    EXPECT_EQ(parse_rank_card(to_blob(card))->rack_ranks, 8);
+  }
+  EXPECT_TRUE(check_plans(cards).ok());
+  cards[2].rack_ranks = 0;
+  const base::Status said = check_plans(cards);
+  ASSERT_FALSE(said.ok());
+  EXPECT_EQ(said.message(),
+            "rank 0 has 8 ranks in a rack (SPILLWAY_RACK_RANKS), rank 2 has 0; set "
+            "SPILLWAY_RACK_RANKS to the same everywhere");
+  EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine tcp"));
+  EXPECT_FALSE(is_card("10.0.0.1:7000 1500 0 machine tcp many"));
+}
+
+}  // namespace
+
+namespace {
+
+using collective::Algorithm;
+using collective::Codec;
+using collective::Group;
+using collective::Kind;
+using collective::Operation;
+using collective::Tolerance;
+
+constexpr Group kFour{.rank = 1, .world = 4};
+
+Operation tolerant(const Tolerance& tolerance) {
+  Operation operation;
+  operation.tolerance = tolerance;
+  return operation;
+}
+
+TEST(SumRules, TolerantOnesAreCodedForSwitchesWithNoFewerBits) {
+  const auto coded = [](std::uint8_t precision) {
+    const Operation operation =
+        with_algorithm(tolerant({.precision = precision}), Algorithm::kSwitch, kFour);
+    EXPECT_EQ(operation.algorithm, Algorithm::kSwitch);
+    EXPECT_TRUE(validate(operation, kFour).ok()) << int{precision};
+    return std::pair(operation.tolerance->codec, operation.tolerance->precision);
+  };
+  EXPECT_EQ(coded(1), std::pair(Codec::kLevels, std::uint8_t{2}));
+  EXPECT_EQ(coded(3), std::pair(Codec::kLevels, std::uint8_t{3}));
+  EXPECT_EQ(coded(5), std::pair(Codec::kLevels, std::uint8_t{8}));
+  EXPECT_EQ(coded(8), std::pair(Codec::kLevels, std::uint8_t{8}));
+  EXPECT_EQ(coded(9), std::pair(Codec::kBlocks, std::uint8_t{9}));
+}
+
+TEST(SumRules, ACodeThatWasAskedForStays) {
+  const Operation operation = with_algorithm(tolerant({.codec = Codec::kBlocks, .precision = 4}),
+                                             Algorithm::kSwitch, kFour);
+  EXPECT_EQ(operation.tolerance->codec, Codec::kBlocks);
+  EXPECT_EQ(operation.tolerance->precision, 4);
+}
+
+TEST(SumRules, AllElseGoesAsIfNothingHadBeenSaid) {
+  const auto is_unchanged = [](const Operation& asked, const Group& group) {
+    const Operation made = with_algorithm(asked, Algorithm::kSwitch, group);
+    const Codec codec = made.tolerance ? made.tolerance->codec : Codec::kPlanes;
+    return made.algorithm == asked.algorithm && codec == Codec::kPlanes;
+  };
+  EXPECT_TRUE(is_unchanged({}, kFour));
+  Operation broadcast;
+  broadcast.kind = Kind::kBroadcast;
+  EXPECT_TRUE(is_unchanged(broadcast, kFour));
+  EXPECT_TRUE(is_unchanged(tolerant({}), {.rank = 0, .world = 129}));
+  Operation direct = tolerant({});
+  direct.algorithm = Algorithm::kDirect;
+  EXPECT_TRUE(is_unchanged(direct, kFour));
+}
+
+TEST(SumRules, OtherAlgorithmsAreOfExactOperations) {
+  EXPECT_EQ(with_algorithm({}, Algorithm::kRing, kFour).algorithm, Algorithm::kRing);
+  EXPECT_EQ(with_algorithm(tolerant({}), Algorithm::kRing, kFour).algorithm, Algorithm::kAutomatic);
+  Operation send;
+  send.kind = Kind::kSend;
+  EXPECT_EQ(with_algorithm(send, Algorithm::kRing, kFour).algorithm, Algorithm::kAutomatic);
+}
+
+TEST(SumRules, CodedNumbersGoRoundARingAndBySwitchesThatDoNotAdd) {
+  for (const Codec codec : {Codec::kEntropy, Codec::kSketch}) {
+    const Operation coded = tolerant({.codec = codec, .precision = 8, .loss_bound_ppm = 0});
+    EXPECT_EQ(with_algorithm(coded, Algorithm::kRing, kFour).algorithm, Algorithm::kRing);
+    EXPECT_EQ(with_algorithm(coded, Algorithm::kSwitch, kFour).algorithm, Algorithm::kAutomatic);
+    EXPECT_EQ(with_algorithm(coded, Algorithm::kSwitch, kFour).tolerance->codec, codec);
+  }
+}
+
+}  // namespace
+
 }  // namespace spillway::runtime

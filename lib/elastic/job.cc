@@ -6,14 +6,14 @@
 
 #include <algorithm>
 
-#include "elastic/founding.h"
-#include "elastic/handle.h"
+#include "base/bytes.h"
 #include "elastic/job_impl.h"
+#include "elastic/mesh_message.h"
 #include "launch/launch.h"
-#include "observe/identity.h"
 #include "observe/log.h"
 
 namespace spillway::runtime {
+
 namespace {
 
 using membership::MemberId;
@@ -22,9 +22,9 @@ using membership::MemberId;
 constexpr base::Duration kFoundingPatience = base::seconds(10);
 constexpr base::Duration kJoiningPatience = base::seconds(10);
 // How long a newcomer waits for a silent member before it tries the ticket's next address.
-constexpr std::chrono::milliseconds kSilentMember{2500};
+constexpr std::chrono::milliseconds kMemberTimeout{2500};
 // Period of reading the ticket's file again, once all addresses of the last ticket were tried.
-constexpr std::chrono::milliseconds kTicketLook{100};
+constexpr std::chrono::milliseconds kTicketPollInterval{100};
 
 base::Result<Nonce> nonce_of_job(const wire::RunKey& key) {
   Nonce nonce{};
@@ -61,23 +61,23 @@ base::Status Job::Impl::take_secret() {
   return {};
 }
 
-base::Status Job::Impl::open_seats() {
-  if (!next_seats_.empty()) {
+base::Status Job::Impl::open_slots() {
+  if (!next_slots_.empty()) {
     return {};
   }
   CommunicatorConfig config = config_.communicator;
   config.id.reset();
   config.servers.reset();
-  config.seat_on_one_machine = on_one_machine_;
+  config.slot_on_one_machine = on_one_machine_;
   std::vector<Blob> cards;
   for (std::uint16_t channel = 0; channel < config_.channels; ++channel) {
-    base::Result<std::unique_ptr<Communicator::Seat>> seat = Communicator::Seat::open(config);
-    if (!seat.ok()) {
-      next_seats_.clear();
-      return seat.status();
+    base::Result<std::unique_ptr<Communicator::Slot>> slot = Communicator::Slot::open(config);
+    if (!slot.ok()) {
+      next_slots_.clear();
+      return slot.status();
     }
-    cards.push_back((*seat)->handle());
-    next_seats_.push_back(std::move(seat).value());
+    cards.push_back((*slot)->handle());
+    next_slots_.push_back(std::move(slot).value());
   }
   base::Result<membership::Handle> handle = encode_handle(cards);
   if (!handle.ok()) {
@@ -98,7 +98,7 @@ base::Status Job::Impl::open_mesh(base::ByteView secret, Standing standing) {
       Mesh::open({.job = ticket_.job,
                   .credential = *credential,
                   .standing = standing,
-                  .listen = next_seats_.front()->address().with_port(0),
+                  .listen = next_slots_.front()->address().with_port(0),
                   .key = *key,
                   .name = fmt::format("{}:{}", host_name(), ::getpid())},
                  *this);
@@ -126,7 +126,7 @@ base::Status Job::Impl::found(Communicator& communicator) {
     return nonce.status();
   }
   ticket_.job = *nonce;
-  for (const base::Status& status : {take_secret(), open_seats()}) {
+  for (const base::Status& status : {take_secret(), open_slots()}) {
     if (!status.ok()) {
       return status;
     }
@@ -144,16 +144,16 @@ base::Status Job::Impl::found(Communicator& communicator) {
   decision_ = founding_decision(*founders, config_.standbys);
   decided_ns_ = wall_clock_ns();
   for (const Founder& founder : *founders) {
-    mesh_->introduce(founder.card);
+    mesh_->add_member(founder.card);
   }
-  doors_ = doors_of(decision_->view);
-  for (const net::SocketAddress& door : doors_) {
-    if (door != ticket_.addresses.front() && ticket_.addresses.size() < kMaxTicketAddresses) {
-      ticket_.addresses.push_back(door);
+  ticket_addresses_ = stream_addresses_of(decision_->view);
+  for (const net::SocketAddress& address : ticket_addresses_) {
+    if (address != ticket_.addresses.front() && ticket_.addresses.size() < kMaxTicketAddresses) {
+      ticket_.addresses.push_back(address);
     }
   }
   first_change_ = take_decision(/*had_state=*/true);
-  if (base::Status status = open_seats(); !status.ok()) {
+  if (base::Status status = open_slots(); !status.ok()) {
     return status;
   }
   if (base::Status status = start(present_.view); !status.ok()) {
@@ -166,37 +166,38 @@ base::Status Job::Impl::found(Communicator& communicator) {
 }
 
 // The mesh addresses of the first ranks, on several hosts if possible.
-std::vector<net::SocketAddress> Job::Impl::doors_of(const membership::View& view) const {
-  std::vector<net::SocketAddress> doors;
+std::vector<net::SocketAddress> Job::Impl::stream_addresses_of(const membership::View& view) const {
+  std::vector<net::SocketAddress> addresses;
   std::set<std::string> hosts;
   for (const bool wants_other_host : {true, false}) {
     for (const MemberId rank : view.ranks) {
       const MemberCard* card = mesh_->find(rank);
-      if (card == nullptr || doors.size() == kMaxTicketAddresses ||
-          std::ranges::find(doors, card->address) != doors.end()) {
+      if (card == nullptr || addresses.size() == kMaxTicketAddresses ||
+          std::ranges::find(addresses, card->address) != addresses.end()) {
         continue;
       }
       const bool is_other_host = hosts.insert(card->address.with_port(0).to_string()).second;
       if (is_other_host || !wants_other_host) {
-        doors.push_back(card->address);
+        addresses.push_back(card->address);
       }
     }
   }
-  return doors;
+  return addresses;
 }
 
 // Rank 0 writes the ticket. Called under the mutex, or before the job's thread runs.
 base::Status Job::Impl::publish_ticket() const {
   const bool is_first = !present_.view.ranks.empty() && present_.view.ranks.front() == id_;
-  return is_first && !config_.ticket_file.empty() && !doors_.empty()
-             ? Ticket{.addresses = doors_, .job = ticket_.job}.write_to(config_.ticket_file)
+  return is_first && !config_.ticket_file.empty() && !ticket_addresses_.empty()
+             ? Ticket{.addresses = ticket_addresses_, .job = ticket_.job}.write_to(
+                   config_.ticket_file)
              : base::Status();
 }
 
 base::Status Job::Impl::join(const Ticket& ticket) {
   ticket_ = ticket;
   on_one_machine_ = ticket.addresses.front().to_string().starts_with("127.");
-  for (const base::Status& status : {take_secret(), open_seats()}) {
+  for (const base::Status& status : {take_secret(), open_slots()}) {
     if (!status.ok()) {
       return status;
     }
@@ -229,9 +230,9 @@ base::Status Job::Impl::wait_for_welcome(Ticket ticket) {
   while (!is_welcome_ && std::chrono::steady_clock::now() < end) {
     if (tried < ticket.addresses.size()) {
       dismissed_.reset();
-      tasks_.push([this, address = ticket.addresses[tried]] { mesh_->dial_anybody(address); });
+      tasks_.push([this, address = ticket.addresses[tried]] { mesh_->dial_any_member(address); });
       ++tried;
-      const auto turn_ends = std::min(end, std::chrono::steady_clock::now() + kSilentMember);
+      const auto turn_ends = std::min(end, std::chrono::steady_clock::now() + kMemberTimeout);
       changed_.wait_until(lock, turn_ends, [this] { return is_welcome_ || dismissed_; });
       continue;
     }
@@ -246,7 +247,7 @@ base::Status Job::Impl::wait_for_welcome(Ticket ticket) {
       ticket = *next;
       tried = 0;
     } else {
-      changed_.wait_for(lock, kTicketLook, [this] { return is_welcome_; });
+      changed_.wait_for(lock, kTicketPollInterval, [this] { return is_welcome_; });
     }
   }
   if (is_welcome_) {
@@ -293,14 +294,14 @@ base::Status Job::Impl::export_metrics(std::uint32_t rank) {
 base::Status Job::Impl::wait_for_streams(std::size_t others) {
   std::unique_lock lock(mutex_);
   const bool all = changed_.wait_for(lock, std::chrono::nanoseconds(kFoundingPatience.count()),
-                                     [&] { return heard_of_.size() >= others; });
+                                     [&] { return settled_peers_.size() >= others; });
   if (all) {
     return {};
   }
   return {base::StatusCode::kUnavailable,
           fmt::format("{} of {} other members cannot be reached over TCP: members watch each other "
                       "that way; open the ports between their hosts",
-                      others - heard_of_.size(), others)};
+                      others - settled_peers_.size(), others)};
 }
 
 Job::Job(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -353,6 +354,90 @@ std::optional<bool> Job::finish(base::Duration limit) {
 }
 base::Result<std::string> Job::ask(const std::string& question, base::Duration limit) {
   return impl_->ask(question, limit);
+}
+
+// ------------------------------------------------------------------ founding
+
+namespace {
+
+constexpr std::size_t kFoundingBytes = 6144;
+
+// The card and handle, padded to kFoundingBytes.
+base::Result<Blob> founding_record(const Founder& founder) {
+  const Frame roster = encode_roster({founder.card});
+  const membership::Handle& handle = founder.handle;
+  Blob record(kFoundingBytes);
+  if (4 + roster.body.size() + handle.size() > record.size()) {
+    return base::Status(base::StatusCode::kLimitExceeded, "this member's addresses are too long");
+  }
+  base::store_le(record.data(), static_cast<std::uint16_t>(roster.body.size()));
+  base::store_le(record.data() + 2, static_cast<std::uint16_t>(handle.size()));
+  std::copy(handle.begin(), handle.end(),
+            std::copy(roster.body.begin(), roster.body.end(), record.begin() + 4));
+  return record;
+}
+
+base::Result<Founder> parse_founder(base::ByteView record) {
+  base::ByteReader reader(record);
+  const auto card_bytes = reader.read<std::uint16_t>();
+  const auto handle_bytes = reader.read<std::uint16_t>();
+  const base::Result<std::vector<MemberCard>> cards = parse_roster(reader.take(card_bytes));
+  const base::ByteView handle = reader.take(handle_bytes);
+  if (!reader.ok() || !cards.ok() || cards->size() != 1) {
+    return base::Status(base::StatusCode::kCorrupt, "a founder's card makes no sense");
+  }
+  return Founder{cards->front(), {handle.begin(), handle.end()}};
+}
+
+}  // namespace
+
+base::Result<std::vector<Founder>> gather_founders(Communicator& communicator,
+                                                   const Founder& founder) {
+  const base::Result<Blob> record = founding_record(founder);
+  if (!record.ok()) {
+    return record.status();
+  }
+  const Blob& own = *record;
+  Blob all(own.size() * communicator.world());
+  collective::Operation operation;
+  operation.kind = collective::Kind::kAllGather;
+  operation.type = collective::DataType::kUint8;
+  operation.count = own.size();
+  operation.input = own.data();
+  operation.output = all.data();
+  const base::Result<std::shared_ptr<Request>> request = communicator.submit(operation);
+  if (!request.ok()) {
+    return request.status();
+  }
+  if (const base::Status status = *(*request)->wait(std::nullopt); !status.ok()) {
+    return status;
+  }
+  std::vector<Founder> founders;
+  for (std::size_t rank = 0; rank < communicator.world(); ++rank) {
+    const base::Result<Founder> founder =
+        parse_founder(base::ByteView(all).subspan(rank * own.size(), own.size()));
+    if (!founder.ok()) {
+      return founder.status();
+    }
+    founders.push_back(*founder);
+  }
+  return founders;
+}
+
+membership::Decision founding_decision(const std::vector<Founder>& founders, std::size_t standbys) {
+  membership::Decision decision;
+  decision.why = "the job was founded";
+  decision.view.epoch = 1;
+  for (std::size_t i = 0; i < founders.size(); ++i) {
+    if (i + standbys < founders.size()) {
+      decision.sources.push_back(static_cast<std::uint32_t>(i));
+      decision.view.ranks.push_back(founders[i].card.id);
+      decision.handles.push_back(founders[i].handle);
+    } else {
+      decision.view.standbys.push_back(founders[i].card.id);
+    }
+  }
+  return decision;
 }
 
 }  // namespace spillway::runtime

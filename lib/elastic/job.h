@@ -29,8 +29,8 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "comm/communicator.h"
+#include "elastic/job_query.h"
 #include "elastic/membership/member.h"
-#include "elastic/ticket.h"
 
 namespace spillway::runtime {
 
@@ -52,7 +52,7 @@ enum class Verdict : std::uint8_t {
 
 // A decision of the members, as this process sees it.
 struct Change {
-  membership::Outcome outcome = membership::Outcome::kGoesOn;
+  membership::Outcome outcome = membership::Outcome::kContinues;
   std::uint32_t epoch = 0;
   std::optional<std::uint16_t> rank{};  // unset: a standby, or no longer a member
   std::uint16_t world = 0;

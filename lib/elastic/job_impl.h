@@ -22,15 +22,34 @@
 
 #include "base/clock.h"
 #include "elastic/job.h"
-#include "elastic/job_report.h"
+#include "elastic/job_query.h"
 #include "elastic/membership/member.h"
 #include "elastic/mesh.h"
+#include "elastic/mesh_message.h"
 #include "launch/secret.h"
-#include "net/task_queue.h"
-#include "observe/metrics_export.h"
+#include "net/system_call.h"
+#include "observe/metrics.h"
 #include "wire/key.h"
 
 namespace spillway::runtime {
+
+// The founding of a job: the ranks of a communicator exchange the addresses of their streams and of
+// their first epoch's data. From these, all of them derive the same first decision.
+//
+// Blocks for an all-gather over the communicator, at most its operation timeout. One thread.
+
+struct Founder {
+  MemberCard card{};
+  membership::Handle handle{};
+};
+
+// The founders by rank, including this one.
+base::Result<std::vector<Founder>> gather_founders(Communicator& communicator,
+                                                   const Founder& founder);
+
+// The decision for epoch 1. It needs no vote, because all founders know the same. The last
+// `standbys` founders become standbys.
+membership::Decision founding_decision(const std::vector<Founder>& founders, std::size_t standbys);
 
 inline std::int64_t wall_clock_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -63,18 +82,18 @@ class Job::Impl final : private MeshListener {
   base::Result<std::string> ask(const std::string& question, base::Duration limit);
 
  private:
-  using Seats = std::vector<std::unique_ptr<Communicator::Seat>>;
+  using Slots = std::vector<std::unique_ptr<Communicator::Slot>>;
   using Task = std::function<void()>;
 
   // Run on the application's thread.
-  base::Status open_seats();
+  base::Status open_slots();
   base::Status open_mesh(base::ByteView secret, Standing standing);
   base::Status take_secret();
   base::Status publish_ticket() const;
   base::Status start(std::optional<membership::View> view);
   base::Status wait_for_streams(std::size_t others);
   base::Status wait_for_welcome(Ticket ticket);
-  std::vector<net::SocketAddress> doors_of(const membership::View& view) const;
+  std::vector<net::SocketAddress> stream_addresses_of(const membership::View& view) const;
   std::optional<Change> take_decision(bool had_state);
   Change change_of(const Decision& decision) const;
   base::Status export_metrics(std::uint32_t rank);
@@ -99,7 +118,7 @@ class Job::Impl final : private MeshListener {
 
   void on_connected(const MemberCard& member) override;
   void on_lost(MemberId member) override;
-  void on_speech(MemberId from, base::ByteView speech) override;
+  void on_member_message(MemberId from, base::ByteView message) override;
   void on_welcome(const MemberWelcome& welcome) override;
   void on_refused(const std::string& why) override;
   bool is_member(MemberId member) const override {
@@ -117,9 +136,9 @@ class Job::Impl final : private MeshListener {
   std::optional<Change> first_change_;
 
   // Used only by the application's thread.
-  Seats next_seats_;  // their handle is next_handle_
+  Slots next_slots_;  // their handle is next_handle_
   membership::Handle next_handle_;
-  Seats seats_;  // of the present epoch, unused ones
+  Slots slots_;  // of the present epoch, unused ones
   Decision present_;
 
   net::TaskQueue<Task> tasks_;
@@ -130,8 +149,9 @@ class Job::Impl final : private MeshListener {
   wire::RunKey key_;
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<membership::Member> member_;
-  std::vector<std::function<void(std::string)>> askers_;  // callers that wait for their request
-  JobReport report_;  // the fields counted here; report() adds the rest
+  std::vector<std::function<void(std::string)>>
+      waiting_callers_;  // callers that wait for their request
+  JobReport report_;     // the fields counted here; report() adds the rest
   bool is_stopping_ = false;
 
   mutable std::mutex mutex_;
@@ -140,11 +160,11 @@ class Job::Impl final : private MeshListener {
   std::optional<membership::Interrupt> interrupt_;
   std::int64_t interrupted_ns_ = 0;
   std::int64_t parked_ns_ = 0;
-  std::optional<Decision> decision_;       // the newest
-  std::vector<net::SocketAddress> doors_;  // of some of its ranks, for the ticket
+  std::optional<Decision> decision_;                  // the newest
+  std::vector<net::SocketAddress> ticket_addresses_;  // of some of its ranks, for the ticket
   std::int64_t decided_ns_ = 0;
   std::optional<std::string> dismissed_;
-  std::set<MemberId> heard_of_;  // connected or lost
+  std::set<MemberId> settled_peers_;  // connected or lost
   bool is_welcome_ = false;
   std::vector<std::weak_ptr<Communicator>> watched_;
 };

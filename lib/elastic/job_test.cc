@@ -13,11 +13,10 @@
 #include <thread>
 
 #include "comm/job_testing.h"
-#include "elastic/handle.h"
+#include "elastic/job_query.h"
 #include "elastic/mesh.h"
 #include "elastic/mesh_message.h"
-#include "elastic/question.h"
-#include "net/stranger_book.h"
+#include "net/stranger_table.h"
 #include "observe/observe_testing.h"
 
 namespace spillway::runtime {
@@ -307,7 +306,7 @@ TEST(Job, AnswersAToolBehindAStepThatIsLongerThanAGreeting) {
       ASSERT_TRUE(answer.ok()) << answer.status().message();
       EXPECT_TRUE(answer->starts_with("done: ")) << *answer;
     });
-    std::this_thread::sleep_for(std::chrono::nanoseconds(Mesh::kGreetingPatience.count()) +
+    std::this_thread::sleep_for(std::chrono::nanoseconds(Mesh::kHelloTimeout.count()) +
                                 std::chrono::seconds(1));  // step 0
     std::uint64_t step = 1;
     while (member.job->step(step, base::milliseconds(1)) == Verdict::kGo) {
@@ -391,12 +390,13 @@ TEST(Job, StrangersThatConnectHoldAShareOfTheDescriptors) {
       return;
     }
     const std::size_t most =
-        net::StrangerBook::most_of(net::StrangerBook::files_of_process(), Mesh::kStrangerBytes);
+        net::StrangerTable::most_of(net::StrangerTable::files_of_process(), Mesh::kStrangerBytes);
     const Ticket& ticket = member.job->ticket();
-    const Door door = door_of(ticket.addresses.front(), ticket.addresses.front().to_string());
+    const StreamAddress address =
+        stream_address_of(ticket.addresses.front(), ticket.addresses.front().to_string());
     std::vector<net::UniqueFd> flood;
     for (std::size_t i = 0; i < most + 1; ++i) {
-      base::Result<net::UniqueFd> stranger = connect_to(door, test_patience_duration());
+      base::Result<net::UniqueFd> stranger = connect_to(address, test_patience_duration());
       ASSERT_TRUE(stranger.ok()) << stranger.status().message();
       flood.push_back(std::move(stranger).value());
     }
@@ -408,7 +408,7 @@ TEST(Job, StrangersThatConnectHoldAShareOfTheDescriptors) {
       const ssize_t got = ::recv(stranger.get(), &byte, 1, MSG_DONTWAIT);
       held += got < 0 && errno == EAGAIN ? 1 : 0;
     }
-    EXPECT_LE(held, most / net::StrangerBook::kSourceShare);
+    EXPECT_LE(held, most / net::StrangerTable::kSourceShare);
     EXPECT_EQ(member.job->finish(test_patience_duration()), std::optional(true));
   });
 }

@@ -18,8 +18,8 @@ namespace spillway::runtime {
 namespace {
 
 // Limit of a hello, whose card is short.
-constexpr std::size_t kMaxGreetingBytes = 4096;
-constexpr std::size_t kNewcomersPerTurn = 64;
+constexpr std::size_t kMaxHelloBodyBytes = 4096;
+constexpr std::size_t kAcceptsPerTurn = 64;
 // Pause before a member that turned this one away is dialled again, and before the next accept when
 // the process is out of descriptors. Without it the thread would spin.
 constexpr base::Duration kCrowdedPause = base::milliseconds(100);
@@ -45,23 +45,24 @@ class Mesh::Stream {
  public:
   enum class State : std::uint8_t {
     kDialling,
-    kShaking,
-    kGreeting,
-    kProving,
+    kHandshake,
+    kHello,
+    kProof,
     kOpen,
-    kAsking,
+    kQuerying,
     kEnded
   };
 
-  // For the dialling side; `door` is kept for error messages and redials.
-  Stream(std::uint64_t number, net::UniqueFd socket, Door door, membership::MemberId expected,
-         const Credential& credential, const Random& random, base::Instant leave_by)
+  // For the dialling side; the address is kept for error messages and redials.
+  Stream(std::uint64_t number, net::UniqueFd socket, StreamAddress address,
+         membership::MemberId expected, const Credential& credential, const Random& random,
+         base::Instant leave_by)
       : number_(number),
         socket_(std::move(socket)),
-        door_(std::move(door)),
+        address_(std::move(address)),
         expected_(expected),
         random_(random),
-        handshake_(std::in_place_type<GuestHandshake>, credential, random),
+        handshake_(std::in_place_type<JoinerHandshake>, credential, random),
         state_(State::kDialling),
         leave_by_(leave_by) {}
   // For the dialled side.
@@ -71,7 +72,7 @@ class Mesh::Stream {
         socket_(std::move(socket)),
         random_(random),
         handshake_(std::in_place_type<HostHandshake>, credential, random),
-        state_(State::kShaking),
+        state_(State::kHandshake),
         leave_by_(leave_by) {
     send_at_once(socket_);
   }
@@ -83,20 +84,20 @@ class Mesh::Stream {
     return static_cast<short>(POLLIN | (has_words ? POLLOUT : 0));
   }
   State state() const { return state_; }
-  bool is_dialler() const { return std::holds_alternative<GuestHandshake>(handshake_); }
+  bool is_dialler() const { return std::holds_alternative<JoinerHandshake>(handshake_); }
   // True if the peer dialled and has not proved the job's credential.
-  bool is_stranger() const { return !is_dialler() && state_ == State::kShaking; }
+  bool is_stranger() const { return !is_dialler() && state_ == State::kHandshake; }
   bool was_answered() const { return was_answered_; }
   // True if this member dialled and the peer closed the stream before any proof. Members do that to
   // strangers when too many come at once.
-  bool was_turned_away() const { return was_turned_away_; }
-  const Door& door() const { return door_; }
+  bool was_rejected() const { return was_rejected_; }
+  const StreamAddress& address() const { return address_; }
   bool is_overdue(base::Instant now) const {
     return state_ != State::kEnded && leave_by() && now >= *leave_by();
   }
   // nullopt for a member's stream, and while the peer waits for an answer.
   std::optional<base::Instant> leave_by() const {
-    const bool stays = state_ == State::kOpen || (state_ == State::kAsking && unanswered_ > 0);
+    const bool stays = state_ == State::kOpen || (state_ == State::kQuerying && unanswered_ > 0);
     return stays ? std::nullopt : std::optional(leave_by_);
   }
   // A member that turned this one away is dialled again until then.
@@ -106,13 +107,13 @@ class Mesh::Stream {
   // The member expected at the address; 0: any.
   membership::MemberId expected() const { return expected_; }
 
-  // What the peer has said about itself. Not proved before the stream is open.
+  // The peer's claims about itself. Not proved before the stream is open.
   const MemberHello& hello() const { return hello_; }
   bool has_heard_hello() const { return has_heard_hello_; }
 
-  void greet(const Frame& hello) {
+  void send_hello(const Frame& hello) {
     own_hello_ = hello.body;
-    say(hello);
+    send(hello);
   }
   // Both sides have said hello; the peer's came as `heard`. From here on, only this process and the
   // one with the hello's key can read or write the stream.
@@ -132,22 +133,22 @@ class Mesh::Stream {
     hello_ = hello;
     has_heard_hello_ = true;
     channel_ = std::move(channel).value();
-    state_ = State::kProving;
-    say(encode_member_proof());
+    state_ = State::kProof;
+    send(encode_member_proof());
   }
   void open() {
     member_ = hello_.card.id;
     state_ = State::kOpen;
-    inbox_.set_most_body_bytes(kMaxSpeechBytes);
+    inbox_.set_most_body_bytes(kMaxMessageBytes);
   }
   void ask() {
-    state_ = State::kAsking;
+    state_ = State::kQuerying;
     ++unanswered_;
   }
   void answer(const Frame& frame, base::Instant leave_by) {
     unanswered_ -= unanswered_ > 0 ? 1 : 0;
     leave_by_ = leave_by;
-    say(frame);
+    send(frame);
   }
   void end(std::string why) {
     if (state_ != State::kEnded) {
@@ -156,7 +157,7 @@ class Mesh::Stream {
     }
   }
 
-  void say(const Frame& frame) {
+  void send(const Frame& frame) {
     if (state_ == State::kEnded) {
       return;
     }
@@ -190,13 +191,13 @@ class Mesh::Stream {
   // Handles the events of poll().
   void on_events(short events) {
     if (state_ == State::kDialling && (events & (POLLOUT | POLLERR | POLLHUP)) != 0) {
-      if (const base::Status status = finish_connecting(socket_, door_); !status.ok()) {
+      if (const base::Status status = finish_connecting(socket_, address_); !status.ok()) {
         end(status.message());
         return;
       }
       send_at_once(socket_);
-      state_ = State::kShaking;
-      say(std::get<GuestHandshake>(handshake_).opening());
+      state_ = State::kHandshake;
+      send(std::get<JoinerHandshake>(handshake_).opening());
       return;
     }
     flush();
@@ -205,7 +206,7 @@ class Mesh::Stream {
     }
     Blob bytes;
     if (receive_some(socket_, bytes) == StreamState::kClosed) {
-      was_turned_away_ = is_dialler() && state_ == State::kShaking;
+      was_rejected_ = is_dialler() && state_ == State::kHandshake;
       end("the connection was closed");
       return;
     }
@@ -223,13 +224,13 @@ class Mesh::Stream {
       if (!frame->has_value()) {
         return std::nullopt;
       }
-      if (state_ == State::kShaking) {
+      if (state_ == State::kHandshake) {
         shake_hands(**frame);
         continue;
       }
       base::Result<Frame> opened = channel_.unpack(std::move(**frame));
       if (!opened.ok()) {
-        end(state_ == State::kProving
+        end(state_ == State::kProof
                 ? "it does not prove that its member id is its own, or it refused this member"
                 : opened.status().message());
         return std::nullopt;
@@ -260,12 +261,12 @@ class Mesh::Stream {
           }
           if (answer->has_value()) {
             was_answered_ = true;
-            say(**answer);
+            send(**answer);
           }
           if (handshake.is_done() && state_ != State::kEnded) {
             channel_ = handshake.channel();
-            state_ = State::kGreeting;
-            inbox_.set_most_body_bytes(kMaxGreetingBytes + kSealBytes);
+            state_ = State::kHello;
+            inbox_.set_most_body_bytes(kMaxHelloBodyBytes + kSealBytes);
             has_just_shaken_ = true;
           }
         },
@@ -274,16 +275,16 @@ class Mesh::Stream {
 
   std::uint64_t number_;
   net::UniqueFd socket_;
-  Door door_{};
+  StreamAddress address_{};
   membership::MemberId expected_ = 0;
   Random random_;
   Random peers_random_{};
-  std::variant<GuestHandshake, HostHandshake> handshake_;
+  std::variant<JoinerHandshake, HostHandshake> handshake_;
   State state_;
   base::Instant leave_by_;
   bool has_just_shaken_ = false;
   bool was_answered_ = false;
-  bool was_turned_away_ = false;
+  bool was_rejected_ = false;
   std::size_t unanswered_ = 0;  // number of questions
   Blob own_hello_{};            // as it was said
   bool has_heard_hello_ = false;
@@ -333,22 +334,22 @@ std::vector<MemberCard> Mesh::roster() const {
   return cards;
 }
 
-void Mesh::introduce(const MemberCard& member) {
+void Mesh::add_member(const MemberCard& member) {
   if (member.id == own_.id || known_.size() >= kMaxStreams ||
       !known_.emplace(member.id, member).second || member.id < own_.id) {
     return;
   }
-  waiting_.push_back(
-      {.door = door_of(member.address, member.address.to_string()), .expected = member.id});
+  waiting_.push_back({.address = stream_address_of(member.address, member.address.to_string()),
+                      .expected = member.id});
 }
 
-void Mesh::dial_anybody(const net::SocketAddress& address) {
+void Mesh::dial_any_member(const net::SocketAddress& address) {
   std::erase_if(redials_, [](const Dial& again) { return again.expected == 0; });
   std::erase_if(streams_, [](const auto& each) {
     const Stream& stream = *each.second;
     return stream.is_dialler() && stream.expected() == 0 && stream.member() == 0;
   });
-  dial({.door = door_of(address, address.to_string())});
+  dial({.address = stream_address_of(address, address.to_string())});
 }
 
 std::size_t Mesh::dials_under_way() const {
@@ -358,7 +359,7 @@ std::size_t Mesh::dials_under_way() const {
 }
 
 // Skips members that have dialled this one in the meantime.
-void Mesh::dial_those_that_wait() {
+void Mesh::start_waiting_dials() {
   if (waiting_.empty()) {
     return;
   }
@@ -380,9 +381,9 @@ void Mesh::forget(membership::MemberId member) {
 
 void Mesh::dial(Dial dial) {
   if (dial.leave_by == base::Instant()) {
-    dial.leave_by = clock_.now() + kGreetingPatience;
+    dial.leave_by = clock_.now() + kHelloTimeout;
   }
-  base::Result<net::UniqueFd> socket = begin_to_connect(dial.door);
+  base::Result<net::UniqueFd> socket = begin_to_connect(dial.address);
   const base::Result<Random> random = draw_random();
   if (!socket.ok() || !random.ok()) {
     log_warn("a member of the job cannot be reached: {}",
@@ -395,7 +396,7 @@ void Mesh::dial(Dial dial) {
     }
     return;
   }
-  begin_stream(std::make_unique<Stream>(next_stream_++, std::move(socket).value(), dial.door,
+  begin_stream(std::make_unique<Stream>(next_stream_++, std::move(socket).value(), dial.address,
                                         dial.expected, config_.credential, *random, dial.leave_by));
 }
 
@@ -405,9 +406,9 @@ void Mesh::begin_stream(std::unique_ptr<Stream> stream) {
 }
 
 void Mesh::accept_all() {
-  for (std::size_t count = 0; count < kNewcomersPerTurn; ++count) {
-    Newcomer newcomer = accept_from(listening_);
-    if (newcomer.is_crowded) {
+  for (std::size_t count = 0; count < kAcceptsPerTurn; ++count) {
+    AcceptedClient newcomer = accept_from(listening_);
+    if (newcomer.is_out_of_files) {
       closed_until_ = clock_.now() + kCrowdedPause;
       return;
     }
@@ -419,7 +420,7 @@ void Mesh::accept_all() {
       strangers_.add(next_stream_, newcomer.source, clock_.now());
       begin_stream(std::make_unique<Stream>(next_stream_++, std::move(newcomer.socket),
                                             config_.credential, *random,
-                                            clock_.now() + kGreetingPatience));
+                                            clock_.now() + kHelloTimeout));
     }
   }
 }
@@ -429,15 +430,15 @@ bool Mesh::make_room(const std::string& source) {
   if (streams_.size() - strangers_.size() >= kMaxStreams) {
     return false;
   }
-  const net::StrangerBook::Room room = strangers_.room_for(source, clock_.now());
-  if (!room.leaves) {
+  const net::StrangerTable::Room room = strangers_.room_for(source, clock_.now());
+  if (!room.evict) {
     return room.is_free;
   }
-  Stream& leaves = *streams_.at(*room.leaves);
+  Stream& leaves = *streams_.at(*room.evict);
   serve(leaves, POLLIN);  // its proof may have come; it would then believe it is in
   if (leaves.is_stranger()) {
-    strangers_.remove(*room.leaves);
-    streams_.erase(*room.leaves);
+    strangers_.remove(*room.evict);
+    streams_.erase(*room.evict);
   }
   return true;
 }
@@ -455,13 +456,13 @@ Mesh::Stream* Mesh::stream_to(membership::MemberId member) {
   return found == open_.end() ? nullptr : streams_.at(found->second).get();
 }
 
-void Mesh::speak(membership::MemberId to, base::ByteView speech) {
+void Mesh::send(membership::MemberId to, base::ByteView message) {
   if (Stream* stream = stream_to(to)) {
-    stream->say({FrameType::kSpeech, Blob(speech.begin(), speech.end())});
+    stream->send({FrameType::kMemberMessage, Blob(message.begin(), message.end())});
   }
 }
 
-void Mesh::hang_up(membership::MemberId member) {
+void Mesh::close(membership::MemberId member) {
   if (Stream* stream = stream_to(member)) {
     stream->end("hung up");
   }
@@ -470,13 +471,13 @@ void Mesh::hang_up(membership::MemberId member) {
 void Mesh::reply(std::uint64_t asker, std::string_view text) {
   const auto found = streams_.find(asker);
   if (found != streams_.end()) {
-    found->second->answer(encode_text(FrameType::kReply, text), clock_.now() + kGreetingPatience);
+    found->second->answer(encode_text(FrameType::kReply, text), clock_.now() + kHelloTimeout);
   }
 }
 
 void Mesh::turn(base::Instant until, int wake) {
   drop_ended();
-  dial_those_that_wait();
+  start_waiting_dials();
   const bool is_closed = clock_.now() < closed_until_;
   std::vector<pollfd> polled = {{wake, POLLIN, 0}, {is_closed ? -1 : listening_.get(), POLLIN, 0}};
   until = is_closed ? std::min(until, closed_until_) : until;
@@ -517,39 +518,39 @@ void Mesh::redial() {
 
 void Mesh::serve(Stream& stream, short events) {
   stream.on_events(events);
-  hear_all(stream);
+  handle_frames(stream);
   note_stranger(stream);
 }
 
-void Mesh::hear_all(Stream& stream) {
+void Mesh::handle_frames(Stream& stream) {
   while (true) {
     const std::optional<Frame> frame = stream.next();
     if (stream.has_just_shaken() && stream.is_dialler()) {
-      stream.greet(encode(own_hello()));
+      stream.send_hello(encode(own_hello()));
     }
     if (!frame) {
       return;
     }
-    hear(stream, *frame);
+    handle_frame(stream, *frame);
   }
 }
 
-void Mesh::hear(Stream& stream, const Frame& frame) {
+void Mesh::handle_frame(Stream& stream, const Frame& frame) {
   using State = Stream::State;
-  if (stream.state() == State::kGreeting && frame.type == FrameType::kMember) {
-    hear_hello(stream, frame);
-  } else if (stream.state() == State::kProving && frame.type == FrameType::kProof) {
-    hear_proof(stream);
+  if (stream.state() == State::kHello && frame.type == FrameType::kMember) {
+    handle_hello(stream, frame);
+  } else if (stream.state() == State::kProof && frame.type == FrameType::kProof) {
+    handle_proof(stream);
   } else if (frame.type == FrameType::kQuestion &&
-             (stream.state() == State::kGreeting || stream.state() == State::kAsking)) {
+             (stream.state() == State::kHello || stream.state() == State::kQuerying)) {
     stream.ask();
     listener_.on_question(stream.number(), text_of(frame));
-  } else if (stream.state() == State::kOpen && frame.type == FrameType::kSpeech) {
-    listener_.on_speech(stream.member(), frame.body);
+  } else if (stream.state() == State::kOpen && frame.type == FrameType::kMemberMessage) {
+    listener_.on_member_message(stream.member(), frame.body);
   } else if (stream.state() == State::kOpen && frame.type == FrameType::kRoster) {
-    hear_roster(frame);
+    handle_roster(frame);
   } else if (stream.state() == State::kOpen && frame.type == FrameType::kWelcomeMember) {
-    hear_welcome(frame);
+    handle_welcome(frame);
   } else if (frame.type == FrameType::kRefusal) {
     const base::Result<Refusal> refusal = parse_refusal(frame.body);
     stream.end(refusal.ok() ? refusal->reason : refusal.status().message());
@@ -595,11 +596,11 @@ std::string Mesh::objection_to(const MemberHello& hello, const Stream& stream) c
 }
 
 void Mesh::refuse(Stream& stream, const std::string& why) {
-  stream.say(encode(Refusal{.final = true, .reason = why}));
+  stream.send(encode(Refusal{.final = true, .reason = why}));
   stream.end(why);
 }
 
-void Mesh::hear_hello(Stream& stream, const Frame& frame) {
+void Mesh::handle_hello(Stream& stream, const Frame& frame) {
   const base::Result<MemberHello> hello = parse_member_hello(frame.body);
   const std::string why = hello.ok() ? objection_to(*hello, stream) : hello.status().message();
   if (!why.empty()) {
@@ -607,12 +608,12 @@ void Mesh::hear_hello(Stream& stream, const Frame& frame) {
     return;
   }
   if (!stream.is_dialler()) {
-    stream.greet(encode(own_hello()));
+    stream.send_hello(encode(own_hello()));
   }
   stream.prove(config_.key, config_.credential, *hello, frame.body);
 }
 
-void Mesh::hear_proof(Stream& stream) {
+void Mesh::handle_proof(Stream& stream) {
   const MemberHello hello = stream.hello();
   // The process may have opened another stream since its hello.
   if (const std::string why = objection_to(hello, stream); !why.empty()) {
@@ -624,7 +625,7 @@ void Mesh::hear_proof(Stream& stream) {
   stream.open();
   if (!stream.is_dialler() && hello.standing == Standing::kNewcomer &&
       config_.standing == Standing::kMember) {
-    stream.say(encode(MemberWelcome{.key = listener_.key(), .cards = roster()}));
+    stream.send(encode(MemberWelcome{.key = listener_.key(), .cards = roster()}));
     announce(hello.card);
   }
   listener_.on_connected(hello.card);
@@ -645,12 +646,12 @@ void Mesh::announce(const MemberCard& newcomer) {
   const Frame roster = encode_roster({newcomer});
   for (const auto& [member, number] : open_) {
     if (member != newcomer.id) {
-      streams_.at(number)->say(roster);
+      streams_.at(number)->send(roster);
     }
   }
 }
 
-void Mesh::hear_welcome(const Frame& frame) {
+void Mesh::handle_welcome(const Frame& frame) {
   if (config_.standing != Standing::kNewcomer) {
     return;  // already welcomed by another member
   }
@@ -659,20 +660,20 @@ void Mesh::hear_welcome(const Frame& frame) {
     log_warn("the job's welcome makes no sense: {}", welcome.status().message());
     return;
   }
-  settle();
+  become_member();
   listener_.on_welcome(*welcome);
   for (const MemberCard& card : welcome->cards) {
-    introduce(card);
+    add_member(card);
   }
 }
 
-void Mesh::hear_roster(const Frame& frame) {
+void Mesh::handle_roster(const Frame& frame) {
   const base::Result<std::vector<MemberCard>> cards = parse_roster(frame.body);
   if (!cards.ok()) {
     return;
   }
   for (const MemberCard& card : *cards) {
-    introduce(card);
+    add_member(card);
   }
 }
 
@@ -695,8 +696,8 @@ void Mesh::drop_ended() {
       open_.erase(stream.member());
       note_ended(stream.member());
       lost.push_back(stream.member());
-    } else if (stream.was_turned_away() && now + kCrowdedPause < stream.dial_until()) {
-      redials_.push_back({.door = stream.door(),
+    } else if (stream.was_rejected() && now + kCrowdedPause < stream.dial_until()) {
+      redials_.push_back({.address = stream.address(),
                           .expected = stream.expected(),
                           .at = now + kCrowdedPause,
                           .leave_by = stream.dial_until()});

@@ -9,16 +9,16 @@
 //
 // The handshake proves the job's credential, which all members share. It does not prove which
 // member the peer is: otherwise any ticket holder could vote with a dead member's id. So each side
-// then proves that its id is its own (member_key.h), and no peer has an effect before that proof.
+// then proves that its id is its own (mesh_message.h), and no peer has an effect before that proof.
 //
 // If two members know each other, the one with the smaller id dials. A newcomer dials one member,
 // which announces it to all others. An ended stream is never reopened while the view has its peer:
 // the peer counts as lost, and is told so if it comes back. A member that closes a stream before
 // any proof, because too many strangers are connected, is dialled again.
 //
-// Limits: kMaxStreams streams whose peers have proved the job's credential. net/stranger_book.h
+// Limits: kMaxStreams streams whose peers have proved the job's credential. net/stranger_table.h
 // bounds the unproven ones (strangers), with a share per address. A stream without a hello within
-// kGreetingPatience is closed, as is a tool's stream that is idle for so long after an answer.
+// kHelloTimeout is closed, as is a tool's stream that is idle for so long after an answer.
 // While a tool waits for an answer its stream stays open, however long a change takes
 // (membership::Member answers every request in time). A member with more than kMaxBacklog unread
 // bytes counts as lost. At most kMaxDials dials are in progress; the others wait. Cards of
@@ -37,9 +37,8 @@
 #include "base/units.h"
 #include "comm/rendezvous/handshake.h"
 #include "comm/rendezvous/socket.h"
-#include "elastic/member_key.h"
 #include "elastic/mesh_message.h"
-#include "net/stranger_book.h"
+#include "net/stranger_table.h"
 #include "net/system_call.h"
 
 namespace spillway::runtime {
@@ -49,7 +48,7 @@ class MeshListener {
   virtual ~MeshListener() = default;
   virtual void on_connected(const MemberCard& member) = 0;
   virtual void on_lost(membership::MemberId member) = 0;
-  virtual void on_speech(membership::MemberId from, base::ByteView speech) = 0;
+  virtual void on_member_message(membership::MemberId from, base::ByteView message) = 0;
   // For a newcomer: a member has admitted it.
   virtual void on_welcome(const MemberWelcome& welcome) = 0;
   // For a newcomer: no member has admitted it, and why.
@@ -65,9 +64,9 @@ class MeshListener {
 class Mesh {
  public:
   static constexpr std::size_t kMaxStreams = 2 * membership::kMaxMembers;
-  static constexpr std::size_t kMaxSpeechBytes = 16 * 1024 * 1024;
-  static constexpr std::size_t kMaxBacklog = 4 * kMaxSpeechBytes;
-  static constexpr base::Duration kGreetingPatience = base::seconds(5);
+  static constexpr std::size_t kMaxMessageBytes = 16 * 1024 * 1024;
+  static constexpr std::size_t kMaxBacklog = 4 * kMaxMessageBytes;
+  static constexpr base::Duration kHelloTimeout = base::seconds(5);
   static constexpr std::size_t kMaxDials = 64;
   // The most memory that a stranger takes: one read, kept by its FrameReader.
   static constexpr std::size_t kStrangerBytes = 128 * 1024;
@@ -91,16 +90,16 @@ class Mesh {
   bool has_stream_to(membership::MemberId member) const { return open_.contains(member); }
 
   // Adds a member; turn() dials it if this one has the smaller id.
-  void introduce(const MemberCard& member);
+  void add_member(const MemberCard& member);
   // Dials any member of the job, and cancels an earlier dial that has no answer yet. If two members
   // admitted the same newcomer, each would expect the other to dial.
-  void dial_anybody(const net::SocketAddress& address);
+  void dial_any_member(const net::SocketAddress& address);
   // Turns a newcomer into a member.
-  void settle() { config_.standing = Standing::kMember; }
+  void become_member() { config_.standing = Standing::kMember; }
 
   // Does nothing if there is no stream to the member.
-  void speak(membership::MemberId to, base::ByteView speech);
-  void hang_up(membership::MemberId member);
+  void send(membership::MemberId to, base::ByteView message);
+  void close(membership::MemberId member);
   void reply(std::uint64_t asker, std::string_view text);
 
   // Waits for events on the streams or `wake`, at most until `until`, and reports them to the
@@ -110,7 +109,7 @@ class Mesh {
  private:
   class Stream;
   struct Dial {
-    Door door{};
+    StreamAddress address{};
     membership::MemberId expected = 0;  // 0: any member of the job
     base::Instant at{};
     base::Instant leave_by{};  // zero until the first attempt
@@ -120,7 +119,7 @@ class Mesh {
 
   void dial(Dial dial);
   void redial();
-  void dial_those_that_wait();
+  void start_waiting_dials();
   std::size_t dials_under_way() const;
   void forget(membership::MemberId member);
   void accept_all();
@@ -128,16 +127,16 @@ class Mesh {
   void note_stranger(const Stream& stream);
   void begin_stream(std::unique_ptr<Stream> stream);
   void serve(Stream& stream, short events);
-  void hear_all(Stream& stream);
-  void hear(Stream& stream, const Frame& frame);
+  void handle_frames(Stream& stream);
+  void handle_frame(Stream& stream, const Frame& frame);
   MemberHello own_hello() const;
-  void hear_hello(Stream& stream, const Frame& frame);
-  void hear_proof(Stream& stream);
+  void handle_hello(Stream& stream, const Frame& frame);
+  void handle_proof(Stream& stream);
   void refuse(Stream& stream, const std::string& why);
   std::string objection_to(const MemberHello& hello, const Stream& stream) const;
   void note_ended(membership::MemberId member);
-  void hear_welcome(const Frame& frame);
-  void hear_roster(const Frame& frame);
+  void handle_welcome(const Frame& frame);
+  void handle_roster(const Frame& frame);
   void announce(const MemberCard& newcomer);
   void drop_ended();
   Stream* stream_to(membership::MemberId member);
@@ -149,8 +148,8 @@ class Mesh {
   base::MonotonicClock clock_;
   std::uint64_t next_stream_ = 1;
   std::unordered_map<std::uint64_t, std::unique_ptr<Stream>> streams_;  // by number
-  net::StrangerBook strangers_{
-      net::StrangerBook::most_of(net::StrangerBook::files_of_process(), kStrangerBytes)};
+  net::StrangerTable strangers_{
+      net::StrangerTable::most_of(net::StrangerTable::files_of_process(), kStrangerBytes)};
   base::Instant closed_until_{};  // no accept before then
   std::vector<Dial> redials_{};   // to members that turned this one away
   std::deque<Dial> waiting_{};    // until earlier dials are done

@@ -2,7 +2,7 @@
 //
 // Runs a block of the kernels on a CPU, so that tests compare its bits with the oracle's without a
 // GPU. Each step runs one thread after the other, in either order. This file replaces
-// kernels/device.cuh and kernels/block.cuh; all other sources are the ones a GPU runs.
+// kernels/device.cuh; all other sources are the ones a GPU runs.
 //
 // Use it from one thread at a time: the block is a static object.
 #pragma once
@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "collective/half_float.h"
+#include "collective/reduction.h"
+#include "gpu/device_coder.h"
 #include "gpu/kernels/arguments.h"
-#include "gpu/launch_plan.h"
 
 #define DEVICE inline
 #define KERNEL inline void
@@ -143,15 +143,11 @@ void run_on_cpu(Kernel kernel, const Launch& launch, const Arguments& arguments,
 }  // namespace spillway::gpu
 
 // clang-format off
-#include "gpu/kernels/compander.cuh"
+#include "gpu/kernels/codes.cuh"
 #include "gpu/kernels/tile.cuh"
-#include "gpu/kernels/columns.cuh"
 #include "gpu/kernels/tensor.cuh"
-#include "gpu/kernels/measure.cuh"
-#include "gpu/kernels/rounds.cuh"
 #include "gpu/kernels/encode.cuh"
 #include "gpu/kernels/decode.cuh"
-#include "gpu/kernels/owed.cuh"
 #include "gpu/kernels/levels.cuh"
 // clang-format on
 

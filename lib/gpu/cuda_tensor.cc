@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "gpu/level_plan.h"
+#include "gpu/device_coder.h"
 
 namespace spillway::gpu {
 namespace {
@@ -80,7 +80,7 @@ base::Status CudaTensor::make_host_memory(const collective::Operation& operation
   return output.status();
 }
 
-base::Status CudaTensor::bring(std::size_t offset, std::size_t bytes) {
+base::Status CudaTensor::copy_to_host(std::size_t offset, std::size_t bytes) {
   base::Result<CudaCoder::Lease> workspace = begin();
   if (!workspace.ok()) {
     return workspace.status();
@@ -91,7 +91,7 @@ base::Status CudaTensor::bring(std::size_t offset, std::size_t bytes) {
   return steps.status();
 }
 
-base::Status CudaTensor::take_back(std::size_t offset, std::size_t bytes) {
+base::Status CudaTensor::copy_to_device(std::size_t offset, std::size_t bytes) {
   base::Result<CudaCoder::Lease> workspace = begin();
   if (!workspace.ok()) {
     return workspace.status();
@@ -160,7 +160,7 @@ base::Result<std::shared_ptr<float[]>> CudaTensor::make_residual(std::size_t cou
 }
 
 base::Status CudaTensor::encode(const Extent& extent, const PacketPlan& plan, std::uint64_t key,
-                                float* owed, KeptPlanes& coded) {
+                                float* residual, KeptPlanes& coded) {
   base::Result<CudaCoder::Lease> workspace = begin();
   if (!workspace.ok()) {
     return workspace.status();
@@ -169,11 +169,11 @@ base::Status CudaTensor::encode(const Extent& extent, const PacketPlan& plan, st
   std::uint8_t* const staged = steps.staging(Sequence::staged_bytes(plan));
   const DeviceMessage message = steps.room_for(plan);
   DeviceArray values = input(extent);
-  if (owed != nullptr) {
+  if (residual != nullptr) {
     values = {steps.buffer(Buffer::kSums, extent.count * sizeof(float)), Element::kFloat32};
-    steps.widen(input(extent), owed, values.values, extent.count);
-    steps.copy(owed, values.values, extent.count);
-    steps.forget_unless_finite(owed, extent.count);
+    steps.widen(input(extent), residual, values.values, extent.count);
+    steps.copy(residual, values.values, extent.count);
+    steps.clear_unless_finite(residual, extent.count);
   }
   steps.encode(plan, key, values, message);
   steps.download(plan, message, staged, coded);
@@ -182,7 +182,7 @@ base::Status CudaTensor::encode(const Extent& extent, const PacketPlan& plan, st
 
 base::Status CudaTensor::settle(const Extent& extent, const PacketPlan& plan, std::uint64_t key,
                                 const KeptPlanes& sent, std::span<const std::uint16_t> used,
-                                float* owed) {
+                                float* residual) {
   base::Result<CudaCoder::Lease> workspace = begin();
   if (!workspace.ok()) {
     return workspace.status();
@@ -194,8 +194,8 @@ base::Status CudaTensor::settle(const Extent& extent, const PacketPlan& plan, st
     bytes[packet] = std::min(used[packet], sent.bytes[packet]);
   }
   const DeviceMessage message = steps.upload(plan, sent, bytes, staged);
-  steps.decode(plan, key, message, Store::kSubtract, {pointer_of(owed), Element::kFloat32});
-  steps.forget_unless_finite(owed, extent.count);
+  steps.decode(plan, key, message, Store::kSubtract, {pointer_of(residual), Element::kFloat32});
+  steps.clear_unless_finite(residual, extent.count);
   steps.wait();
   return steps.status();
 }
@@ -231,9 +231,9 @@ base::Status CudaTensor::add_up(const Extent& extent, const collective::DeviceSu
   const DeviceMessage message = steps.room_for(sum.sum_plan);
   const DeviceArray sums{steps.buffer(Buffer::kSums, extent.count * sizeof(float)),
                          Element::kFloat32};
-  steps.widen(input(extent), sum.owed, sums.values, extent.count);
-  if (sum.owed != nullptr) {
-    steps.clear(pointer_of(sum.owed), extent.count * sizeof(float));
+  steps.widen(input(extent), sum.residual, sums.values, extent.count);
+  if (sum.residual != nullptr) {
+    steps.clear(pointer_of(sum.residual), extent.count * sizeof(float));
   }
   for (std::size_t i = 0; i < sum.contributions.size() && steps.status().ok(); ++i) {
     const collective::DeviceContribution& part = sum.contributions[i];
@@ -265,16 +265,17 @@ base::Result<std::shared_ptr<std::uint64_t[]>> CudaTensor::make_words(std::size_
 }
 
 // The input plus its residual.
-DeviceArray CudaTensor::values_of(const Extent& extent, const float* owed, Sequence& steps) const {
-  if (owed == nullptr) {
+DeviceArray CudaTensor::values_of(const Extent& extent, const float* residual,
+                                  Sequence& steps) const {
+  if (residual == nullptr) {
     return input(extent);
   }
   const DevicePointer sums = steps.buffer(Buffer::kSums, extent.count * sizeof(float));
-  steps.widen(input(extent), owed, sums, extent.count);
+  steps.widen(input(extent), residual, sums, extent.count);
   return {sums, Element::kFloat32};
 }
 
-base::Status CudaTensor::measure(const DeviceLevels& levels, const float* owed,
+base::Status CudaTensor::measure(const DeviceLevels& levels, const float* residual,
                                  std::span<codec::RotatedRow> rows) {
   base::Result<CudaCoder::Lease> workspace = begin();
   if (!workspace.ok()) {
@@ -284,7 +285,7 @@ base::Status CudaTensor::measure(const DeviceLevels& levels, const float* owed,
   Sequence steps(*coder_, *workspace.value(), Sequence::Work::kEncode, times_);
   std::uint8_t* const staged = steps.staging(rows.size_bytes());
   const DevicePointer measures = steps.buffer(Buffer::kRows, rows.size_bytes());
-  steps.measure(levels, values_of(levels.extent, owed, steps), measures);
+  steps.measure(levels, values_of(levels.extent, residual, steps), measures);
   steps.copy_out(staged, measures, rows.size_bytes());
   steps.wait();
   if (steps.status().ok()) {
@@ -293,7 +294,7 @@ base::Status CudaTensor::measure(const DeviceLevels& levels, const float* owed,
   return steps.status();
 }
 
-base::Status CudaTensor::round(const DeviceLevels& levels, const float* owed,
+base::Status CudaTensor::round(const DeviceLevels& levels, const float* residual,
                                std::span<const codec::RotatedRow> rows,
                                std::span<const float> scales, std::span<std::uint64_t> words,
                                std::size_t& clipped) {
@@ -310,7 +311,7 @@ base::Status CudaTensor::round(const DeviceLevels& levels, const float* owed,
       steps.buffer(Buffer::kNumbers, coordinates_of(levels.rows) * sizeof(std::uint16_t));
   const DevicePointer found = steps.buffer(Buffer::kFound, sizeof(unsigned));
   const DevicePointer packed = steps.buffer(Buffer::kPlanes, words.size_bytes());
-  const DeviceArray values = values_of(levels.extent, owed, steps);
+  const DeviceArray values = values_of(levels.extent, residual, steps);
   if (steps.status().ok()) {
     std::memcpy(staged, rounded.data(), row_bytes);
   }
@@ -329,9 +330,9 @@ base::Status CudaTensor::round(const DeviceLevels& levels, const float* owed,
 
 // Copies sums to the device and decodes them there.
 void CudaTensor::read_sums(const DeviceLevels& levels, const DeviceLevelSums& sums,
-                           const std::vector<bool>& forgotten, Store store,
-                           const DeviceArray& values, Sequence& steps) {
-  const std::vector<LevelRow> rows = decoded_rows(levels, sums, forgotten);
+                           const std::vector<bool>& cleared, Store store, const DeviceArray& values,
+                           Sequence& steps) {
+  const std::vector<LevelRow> rows = decoded_rows(levels, sums, cleared);
   const std::vector<ChunkShare> chunks = chunk_shares(levels, sums);
   const std::size_t row_bytes = rows.size() * sizeof(LevelRow);
   const std::size_t chunk_bytes = chunks.size() * sizeof(ChunkShare);
@@ -361,14 +362,14 @@ base::Status CudaTensor::decode_sums(const DeviceLevels& levels, const DeviceLev
 }
 
 base::Status CudaTensor::settle_levels(const DeviceLevels& levels, const DeviceLevelSums& sums,
-                                       const std::vector<bool>& not_finite, float* owed) {
+                                       const std::vector<bool>& not_finite, float* residual) {
   base::Result<CudaCoder::Lease> workspace = begin();
   if (!workspace.ok()) {
     return workspace.status();
   }
   Sequence steps(*coder_, *workspace.value(), Sequence::Work::kDecode, times_);
-  steps.widen(input(levels.extent), owed, pointer_of(owed), levels.extent.count);
-  read_sums(levels, sums, not_finite, Store::kSubtract, {pointer_of(owed), Element::kFloat32},
+  steps.widen(input(levels.extent), residual, pointer_of(residual), levels.extent.count);
+  read_sums(levels, sums, not_finite, Store::kSubtract, {pointer_of(residual), Element::kFloat32},
             steps);
   return steps.status();
 }

@@ -19,7 +19,6 @@
 #include "collective/device_tensor.h"
 #include "collective/operation.h"
 #include "gpu/cuda_coder.h"
-#include "gpu/sequence.h"
 
 namespace spillway::gpu {
 
@@ -33,31 +32,31 @@ class CudaTensor final : public collective::DeviceTensor {
   collective::PartTimes times() const override;
   std::uint8_t* host_input() override { return host_input_.get(); }
   std::uint8_t* host_output() override { return host_output_.get(); }
-  base::Status bring(std::size_t offset, std::size_t bytes) override;
-  base::Status take_back(std::size_t offset, std::size_t bytes) override;
+  base::Status copy_to_host(std::size_t offset, std::size_t bytes) override;
+  base::Status copy_to_device(std::size_t offset, std::size_t bytes) override;
   base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override;
   base::Result<std::shared_ptr<float[]>> make_residual(std::size_t count) override;
   base::Status encode(const collective::Extent& extent, const packetize::PacketPlan& plan,
-                      std::uint64_t key, float* owed, packetize::KeptPlanes& coded) override;
+                      std::uint64_t key, float* residual, packetize::KeptPlanes& coded) override;
   base::Status settle(const collective::Extent& extent, const packetize::PacketPlan& plan,
                       std::uint64_t key, const packetize::KeptPlanes& sent,
-                      std::span<const std::uint16_t> used, float* owed) override;
+                      std::span<const std::uint16_t> used, float* residual) override;
   base::Status add_up(const collective::Extent& extent, const collective::DeviceSum& sum,
                       packetize::KeptPlanes& coded) override;
   base::Status decode(const collective::Extent& extent, const packetize::PacketPlan& plan,
                       std::uint64_t key, const packetize::KeptPlanes& came) override;
 
   base::Result<std::shared_ptr<std::uint64_t[]>> make_words(std::size_t count) override;
-  base::Status measure(const collective::DeviceLevels& levels, const float* owed,
+  base::Status measure(const collective::DeviceLevels& levels, const float* residual,
                        std::span<codec::RotatedRow> rows) override;
-  base::Status round(const collective::DeviceLevels& levels, const float* owed,
+  base::Status round(const collective::DeviceLevels& levels, const float* residual,
                      std::span<const codec::RotatedRow> rows, std::span<const float> scales,
                      std::span<std::uint64_t> words, std::size_t& clipped) override;
   base::Status decode_sums(const collective::DeviceLevels& levels,
                            const collective::DeviceLevelSums& sums) override;
   base::Status settle_levels(const collective::DeviceLevels& levels,
                              const collective::DeviceLevelSums& sums,
-                             const std::vector<bool>& not_finite, float* owed) override;
+                             const std::vector<bool>& not_finite, float* residual) override;
 
  private:
   CudaTensor(std::shared_ptr<CudaCoder> coder, OwnedEvent ready,
@@ -68,9 +67,10 @@ class CudaTensor final : public collective::DeviceTensor {
   base::Result<CudaCoder::Lease> begin();
   DeviceArray input(const collective::Extent& extent) const;
   DeviceArray output(const collective::Extent& extent) const;
-  DeviceArray values_of(const collective::Extent& extent, const float* owed, Sequence& steps) const;
+  DeviceArray values_of(const collective::Extent& extent, const float* residual,
+                        Sequence& steps) const;
   static void read_sums(const collective::DeviceLevels& levels,
-                        const collective::DeviceLevelSums& sums, const std::vector<bool>& forgotten,
+                        const collective::DeviceLevelSums& sums, const std::vector<bool>& cleared,
                         Store store, const DeviceArray& values, Sequence& steps);
 
   std::shared_ptr<CudaCoder> coder_;

@@ -32,7 +32,7 @@ constexpr std::array<const char*, kKernels> kKernelNames = {
     "spillway_widen_bfloat16",
     "spillway_widen_float16",
     "spillway_find_not_finite",
-    "spillway_forget_if_found",
+    "spillway_clear_if_found",
     "spillway_measure_float32",
     "spillway_measure_bfloat16",
     "spillway_measure_float16",

@@ -38,7 +38,7 @@ enum class Kernel : unsigned {
   kWidenBfloat16,
   kWidenFloat16,
   kFindNotFinite,
-  kForgetIfFound,
+  kClearIfFound,
   kMeasureFloat32,
   kMeasureBfloat16,
   kMeasureFloat16,

@@ -14,7 +14,7 @@
 #include "collective/device_tensor.h"
 #include "collective/operation.h"
 #include "gpu/block_testing.h"
-#include "gpu/level_plan.h"
+#include "gpu/device_coder.h"
 
 namespace spillway::gpu {
 
@@ -28,12 +28,12 @@ class EmulatedTensor final : public collective::DeviceTensor {
   std::uint8_t* host_output() override {
     return host_input() + (input_ == output_ ? 0 : host_.size() / 2 * sizeof(float));
   }
-  base::Status bring(std::size_t offset, std::size_t bytes) override {
+  base::Status copy_to_host(std::size_t offset, std::size_t bytes) override {
     std::memcpy(host_input() + offset, reinterpret_cast<const std::uint8_t*>(input_) + offset,
                 bytes);
     return {};
   }
-  base::Status take_back(std::size_t offset, std::size_t bytes) override {
+  base::Status copy_to_device(std::size_t offset, std::size_t bytes) override {
     std::memcpy(reinterpret_cast<std::uint8_t*>(output_) + offset, host_output() + offset, bytes);
     return {};
   }
@@ -47,11 +47,11 @@ class EmulatedTensor final : public collective::DeviceTensor {
   }
 
   base::Status encode(const collective::Extent& extent, const packetize::PacketPlan& plan,
-                      std::uint64_t key, float* owed, packetize::KeptPlanes& coded) override {
-    const std::vector<float> values = own_and_owed(extent, owed);
-    if (owed != nullptr) {
-      std::copy(values.begin(), values.end(), owed);
-      forget_unless_finite(owed, extent.count);
+                      std::uint64_t key, float* residual, packetize::KeptPlanes& coded) override {
+    const std::vector<float> values = own_plus_residual(extent, residual);
+    if (residual != nullptr) {
+      std::copy(values.begin(), values.end(), residual);
+      clear_unless_finite(residual, extent.count);
     }
     encode_values(plan, key, values.data(), nullptr, coded);
     return {};
@@ -59,19 +59,19 @@ class EmulatedTensor final : public collective::DeviceTensor {
 
   base::Status settle(const collective::Extent& extent, const packetize::PacketPlan& plan,
                       std::uint64_t key, const packetize::KeptPlanes& sent,
-                      std::span<const std::uint16_t> used, float* owed) override {
+                      std::span<const std::uint16_t> used, float* residual) override {
     std::vector<std::uint16_t> bytes(used.begin(), used.end());
     bytes.resize(sent.bytes.size());
-    decode_values(plan, key, sent, bytes.data(), Store::kSubtract, owed);
-    forget_unless_finite(owed, extent.count);
+    decode_values(plan, key, sent, bytes.data(), Store::kSubtract, residual);
+    clear_unless_finite(residual, extent.count);
     return {};
   }
 
   base::Status add_up(const collective::Extent& extent, const collective::DeviceSum& sum,
                       packetize::KeptPlanes& coded) override {
-    std::vector<float> sums = own_and_owed(extent, sum.owed);
-    if (sum.owed != nullptr) {
-      std::fill_n(sum.owed, extent.count, 0.0F);
+    std::vector<float> sums = own_plus_residual(extent, sum.residual);
+    if (sum.residual != nullptr) {
+      std::fill_n(sum.residual, extent.count, 0.0F);
     }
     for (const collective::DeviceContribution& part : sum.contributions) {
       decode_values(sum.contribution_plan, part.key, *part.planes, part.used.data(), Store::kAdd,
@@ -92,9 +92,9 @@ class EmulatedTensor final : public collective::DeviceTensor {
     return std::shared_ptr<std::uint64_t[]>(new std::uint64_t[count]());
   }
 
-  base::Status measure(const collective::DeviceLevels& levels, const float* owed,
+  base::Status measure(const collective::DeviceLevels& levels, const float* residual,
                        std::span<codec::RotatedRow> rows) override {
-    const std::vector<float> values = own_and_owed(levels.extent, owed);
+    const std::vector<float> values = own_plus_residual(levels.extent, residual);
     std::vector<RowMeasure> measures(rows.size());
     for_each_launch(levels, [&](const Launch& launch) {
       run_on_cpu(spillway_measure_float32, launch,
@@ -106,10 +106,10 @@ class EmulatedTensor final : public collective::DeviceTensor {
     return {};
   }
 
-  base::Status round(const collective::DeviceLevels& levels, const float* owed,
+  base::Status round(const collective::DeviceLevels& levels, const float* residual,
                      std::span<const codec::RotatedRow> rows, std::span<const float> scales,
                      std::span<std::uint64_t> words, std::size_t& clipped) override {
-    const std::vector<float> values = own_and_owed(levels.extent, owed);
+    const std::vector<float> values = own_plus_residual(levels.extent, residual);
     const std::vector<LevelRow> rounded = rounded_rows(levels, rows, scales);
     std::vector<unsigned short> numbers(coordinates_of(levels.rows));
     unsigned found = 0;
@@ -138,10 +138,10 @@ class EmulatedTensor final : public collective::DeviceTensor {
 
   base::Status settle_levels(const collective::DeviceLevels& levels,
                              const collective::DeviceLevelSums& sums,
-                             const std::vector<bool>& not_finite, float* owed) override {
-    const std::vector<float> values = own_and_owed(levels.extent, owed);
-    std::copy(values.begin(), values.end(), owed);
-    read_sums(levels, sums, not_finite, Store::kSubtract, owed);
+                             const std::vector<bool>& not_finite, float* residual) override {
+    const std::vector<float> values = own_plus_residual(levels.extent, residual);
+    std::copy(values.begin(), values.end(), residual);
+    read_sums(levels, sums, not_finite, Store::kSubtract, residual);
     return {};
   }
 
@@ -157,9 +157,9 @@ class EmulatedTensor final : public collective::DeviceTensor {
     }
   }
   static void read_sums(const collective::DeviceLevels& levels,
-                        const collective::DeviceLevelSums& sums, const std::vector<bool>& forgotten,
+                        const collective::DeviceLevelSums& sums, const std::vector<bool>& cleared,
                         Store store, float* values) {
-    const std::vector<LevelRow> rows = decoded_rows(levels, sums, forgotten);
+    const std::vector<LevelRow> rows = decoded_rows(levels, sums, cleared);
     const std::vector<ChunkShare> chunks = chunk_shares(levels, sums);
     const std::vector<unsigned long long> words(sums.words.begin(), sums.words.end());
     for_each_launch(levels, [&](const Launch& launch) {
@@ -174,18 +174,19 @@ class EmulatedTensor final : public collective::DeviceTensor {
     return {{}, static_cast<unsigned>((count + 127) / 128), 32, 0};
   }
 
-  std::vector<float> own_and_owed(const collective::Extent& extent, const float* owed) const {
+  std::vector<float> own_plus_residual(const collective::Extent& extent,
+                                       const float* residual) const {
     const std::lock_guard lock(mutex());
     std::vector<float> values(extent.count);
     run_on_cpu(spillway_widen_float32, launch_for(extent.count),
-               WidenArguments{input_ + extent.first, values.data(), owed, extent.count});
+               WidenArguments{input_ + extent.first, values.data(), residual, extent.count});
     return values;
   }
 
-  static void forget_unless_finite(float* values, std::size_t count) {
+  static void clear_unless_finite(float* values, std::size_t count) {
     const std::lock_guard lock(mutex());
     unsigned found = 0;
-    for (const auto kernel : {spillway_find_not_finite, spillway_forget_if_found}) {
+    for (const auto kernel : {spillway_find_not_finite, spillway_clear_if_found}) {
       run_on_cpu(kernel, launch_for(count), FiniteArguments{values, &found, count});
     }
   }

@@ -55,11 +55,11 @@ bool find_calls(void* library, CompilerCalls& calls) {
 }
 
 base::Result<Compiler> find_compiler(const base::Environment& environment) {
-  const std::string told = environment.text("SPILLWAY_NVRTC");
+  const std::string configured = environment.text("SPILLWAY_NVRTC");
   std::vector<std::string> places = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
                                      "/usr/local/cuda/lib64/libnvrtc.so"};
-  if (!told.empty()) {
-    places = {told};
+  if (!configured.empty()) {
+    places = {configured};
   }
   for (const std::string& place : places) {
     void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -74,7 +74,7 @@ base::Result<Compiler> find_compiler(const base::Environment& environment) {
       fmt::format("NVRTC, which compiles the GPU's kernels, was not found{}: pip install "
                   "nvidia-cuda-nvrtc, or say in SPILLWAY_NVRTC where libnvrtc.so is; until then "
                   "the CPU codes",
-                  told.empty() ? "" : fmt::format(" at {}", told)));
+                  configured.empty() ? "" : fmt::format(" at {}", configured)));
 }
 
 std::vector<std::string> options_for(int major, int minor) {
@@ -159,9 +159,9 @@ std::string_view kernel_source() {
 }
 
 std::string cache_folder(const base::Environment& environment) {
-  const std::string told = environment.text("SPILLWAY_CACHE_DIR");
-  if (!told.empty()) {
-    return told;
+  const std::string configured = environment.text("SPILLWAY_CACHE_DIR");
+  if (!configured.empty()) {
+    return configured;
   }
   if (const auto caches = environment.get("XDG_CACHE_HOME")) {
     return *caches + "/spillway";

@@ -3,13 +3,21 @@
 // The kernels' sources on a CPU against the scalar oracle, so that hosts without a GPU check the
 // bits too. tests/gpu/cuda_test.cc does the same on a GPU.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "codec/rotation.h"
-#include "collective/half_float.h"
+#include "collective/reduction.h"
 #include "gpu/block_testing.h"
+#include "gpu/emulated_tensor_testing.h"
+#include "gpu/kernel_compiler.h"
+#include "gpu/level_testing.h"
 #include "gpu/message_testing.h"
 
 namespace spillway::gpu {
@@ -205,5 +213,170 @@ TEST(GpuKernels, HaveTheCodecsCompander) {
   }
 }
 
+// ------------------------------------------------------------------ levels
+//
+// The levels kernels on a CPU against the scalar oracle; tests/gpu/cuda_test.cc does the same on a
+// GPU.
+
+TEST(GpuLevels, AreTheOraclesBitsThereAndBack) {
+  for_each_level_case([](const LevelCase& one) {
+    SCOPED_TRACE(one.name());
+    std::vector<float> output(one.own.size());
+    std::vector<float> residual = one.before;
+    EmulatedTensor tensor(one.own.data(), output.data());
+    one.check(
+        tensor, residual.empty() ? nullptr : residual.data(), [&] { return output; },
+        [&] { return residual; });
+  });
+}
+
+// A float16 tensor there and back, with threads in reverse order.
+template <typename Kernels>
+void check_halves(const Kernels& kernels) {
+  LevelCase one(20'001, 12, 4, Residuals::kNone, 77);
+  std::vector<std::uint16_t> halves;
+  std::vector<float> values;
+  for (const float value : one.own) {
+    halves.push_back(kernels.from_float(value));
+    values.push_back(kernels.to_float(halves.back()));
+  }
+  const OracleLevels expected = oracle_round(one.levels, values, one.scales);
+  const LevelTensor tensor{halves.data(), halves.size(), one.levels.key, 12};
+  std::vector<RowMeasure> measures(expected.rows.size());
+  std::vector<unsigned short> numbers(coordinates_of(one.levels.rows));
+  const std::vector<LevelRow> rounded = rounded_rows(one.levels, expected.rows, one.scales);
+  unsigned clipped = 0;
+  for (const Launch& launch : launches_of(one.levels.rows, 0, measures.size())) {
+    run_on_cpu(kernels.measure, launch, MeasureArguments{tensor, measures.data(), launch.rows},
+               ThreadOrder::kBackward);
+    run_on_cpu(kernels.round, launch,
+               RoundArguments{tensor, rounded.data(), numbers.data(), &clipped, launch.rows,
+                              one.levels.rank, static_cast<float>(one.code.range)},
+               ThreadOrder::kBackward);
+  }
+  for (std::size_t i = 0; i < measures.size(); ++i) {
+    EXPECT_TRUE(same_values({&measures[i].measure, 1}, {&expected.rows[i].measure, 1})) << i;
+    EXPECT_EQ(measures[i].exponent, expected.rows[i].exponent) << i;
+  }
+  EXPECT_EQ(clipped, expected.clipped);
+  std::vector<unsigned long long> words(expected.words.size());
+  run_on_cpu(spillway_pack_levels, Launch{{}, static_cast<unsigned>(words.size() / 24 + 1), 24, 0},
+             PackArguments{numbers.data(), words.data(), numbers.size(), words.size(),
+                           lanes_of(one.levels.lanes)});
+  EXPECT_TRUE(std::equal(words.begin(), words.end(), expected.words.begin()));
+  const std::vector<LevelRow> decoded = decoded_rows(one.levels, one.sums_in(one.sums), {});
+  const std::vector<ChunkShare> chunks = chunk_shares(one.levels, one.sums_in(one.sums));
+  const std::vector<unsigned long long> sums(one.sums.begin(), one.sums.end());
+  for (const Launch& launch : launches_of(one.levels.rows, 0, measures.size())) {
+    run_on_cpu(kernels.decode, launch,
+               SumArguments{tensor, sums.data(), chunks.data(), decoded.data(), launch.rows,
+                            lanes_of(one.levels.lanes), Store::kWrite},
+               ThreadOrder::kBackward);
+  }
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    ASSERT_EQ(halves[i], kernels.from_float(one.decoded[i])) << i;
+  }
+}
+
+struct LevelKernels {
+  std::uint16_t (*from_float)(float);
+  float (*to_float)(std::uint16_t);
+  void (*measure)(MeasureArguments);
+  void (*round)(RoundArguments);
+  void (*decode)(SumArguments);
+};
+
+TEST(GpuLevels, ReadAndWriteBothHalfFloats) {
+  check_halves(LevelKernels{collective::float_to_bfloat16, collective::bfloat16_to_float,
+                            spillway_measure_bfloat16, spillway_round_bfloat16,
+                            spillway_decode_sums_bfloat16});
+  check_halves(LevelKernels{collective::float_to_float16, collective::float16_to_float,
+                            spillway_measure_float16, spillway_round_float16,
+                            spillway_decode_sums_float16});
+}
+
+// ------------------------------------------------------------------ the compiler
+
+class KernelCompiler : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "spillway-kernels-" + std::to_string(::getpid());
+    environment_.set("SPILLWAY_CACHE_DIR", folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_;
+  base::Environment environment_;
+};
+
+TEST_F(KernelCompiler, SaysWhatIsMissing) {
+  environment_.set("SPILLWAY_NVRTC", "/nowhere/libnvrtc.so");
+  const auto code = compile_kernels(9, 0, environment_);
+  ASSERT_FALSE(code.ok());
+  EXPECT_EQ(code.status().code(), base::StatusCode::kUnavailable);
+  EXPECT_NE(code.status().message().find("/nowhere/libnvrtc.so"), std::string::npos);
+  EXPECT_NE(code.status().message().find("the CPU codes"), std::string::npos);
+}
+
+TEST_F(KernelCompiler, CompilesOnceAndReadsAfterwards) {
+  const auto first = compile_kernels(9, 0, environment_);
+  if (!first.ok()) {
+    GTEST_SKIP() << first.status().message();
+  }
+  EXPECT_EQ(first->origin, CodeOrigin::kCompiler);
+  const auto second = compile_kernels(9, 0, environment_);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(second->origin, CodeOrigin::kCache);
+  EXPECT_EQ(second->image, first->image);
+}
+
+TEST_F(KernelCompiler, TrustsOnlyMachineCodeThatNobodyElseMayWrite) {
+  const KernelCache cache(folder_);
+  const std::string path = folder_ + "/kept";
+  EXPECT_FALSE(cache.read("kept"));
+  const std::string code =
+      "\x7F"
+      "ELF and more";
+  cache.keep("kept", {code.begin(), code.end()});
+  EXPECT_TRUE(cache.read("kept"));
+  ::chmod(path.c_str(), 0620);
+  EXPECT_FALSE(cache.read("kept"));
+  ::chmod(path.c_str(), 0600);
+  std::filesystem::rename(path, folder_ + "/elsewhere");
+  ASSERT_EQ(::symlink("elsewhere", path.c_str()), 0);
+  EXPECT_FALSE(cache.read("kept")) << "a link is followed";
+  const std::string text = "text";
+  cache.keep("kept", {text.begin(), text.end()});
+  EXPECT_FALSE(cache.read("kept"));
+}
+
+TEST_F(KernelCompiler, UsesNoFolderThatOthersMayWriteTo) {
+  std::filesystem::create_directory(folder_);
+  ::chmod(folder_.c_str(), 0777);
+  const KernelCache cache(folder_);
+  const std::string code =
+      "\x7F"
+      "ELF and more";
+  std::ofstream(folder_ + "/planted") << code;
+  ::chmod((folder_ + "/planted").c_str(), 0600);
+  EXPECT_FALSE(cache.read("planted"));
+  cache.keep("kept", {code.begin(), code.end()});
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/kept"));
+}
+
+TEST_F(KernelCompiler, RefusesAGpuThatTheCompilerDoesNotKnow) {
+  const auto code = compile_kernels(99, 9, environment_);
+  ASSERT_FALSE(code.ok());
+  EXPECT_EQ(code.status().code(), base::StatusCode::kUnavailable);
+}
+
+TEST_F(KernelCompiler, CachesWhereTheUserSays) {
+  EXPECT_EQ(cache_folder({{"SPILLWAY_CACHE_DIR", "/a"}, {"XDG_CACHE_HOME", "/b"}}), "/a");
+  EXPECT_EQ(cache_folder({{"XDG_CACHE_HOME", "/b"}, {"HOME", "/c"}}), "/b/spillway");
+  EXPECT_EQ(cache_folder({{"HOME", "/c"}}), "/c/.cache/spillway");
+  EXPECT_EQ(cache_folder({}), "");
+}
+
 }  // namespace
+
 }  // namespace spillway::gpu

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "codec/level_decoder.h"
-#include "codec/shared_scale.h"
+#include "codec/lanes.h"
+#include "codec/level_code.h"
 #include "collective/device_tensor.h"
-#include "gpu/level_plan.h"
+#include "gpu/device_coder.h"
 #include "gpu/message_testing.h"
 
 namespace spillway::gpu {
@@ -111,12 +111,13 @@ inline bool same_values(std::span<const float> a, std::span<const float> b) {
   });
 }
 
-enum class Owed { kNothing, kSomething };
+enum class Residuals { kNone, kSome };
 
 struct LevelCase {
   static constexpr unsigned kRanks = 3;
 
-  LevelCase(std::size_t length, unsigned row_log2, unsigned bits, Owed owes, std::uint64_t seed)
+  LevelCase(std::size_t length, unsigned row_log2, unsigned bits, Residuals residuals,
+            std::uint64_t seed)
       : code(codec::choose_level_code(bits, kRanks)),
         own(mixed_tensor(length, row_log2, seed)),
         levels{.extent = {0, length},
@@ -125,7 +126,7 @@ struct LevelCase {
                .code = &code,
                .lanes = codec::LaneLayout::make(kRanks, code.range).value(),
                .rank = 1} {
-    if (owes == Owed::kSomething) {
+    if (residuals == Residuals::kSome) {
       before = codec::gaussian_values(length, seed + 1);
     }
     whole = own;
@@ -140,16 +141,16 @@ struct LevelCase {
 
   std::string name() const {
     return std::to_string(own.size()) + " values, rows of 2^" +
-           std::to_string(levels.rows.row_log2()) + (before.empty() ? "" : ", owed");
+           std::to_string(levels.rows.row_log2()) + (before.empty() ? "" : ", residual");
   }
 
-  // `owed` is the device's residual and holds `before`, or null. The two functions fetch device
+  // `residual` is the device's residual and holds `before`, or null. The two functions fetch device
   // memory.
-  void check(collective::DeviceTensor& device, float* owed,
+  void check(collective::DeviceTensor& device, float* residual,
              const std::function<std::vector<float>()>& fetch_output,
              const std::function<std::vector<float>()>& fetch_owed) const {
     std::vector<codec::RotatedRow> rows(levels.rows.row_count());
-    ASSERT_TRUE(device.measure(levels, owed, rows).ok());
+    ASSERT_TRUE(device.measure(levels, residual, rows).ok());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       EXPECT_TRUE(same_values({&rows[i].measure, 1}, {&mine.rows[i].measure, 1})) << "row " << i;
       EXPECT_EQ(rows[i].exponent, mine.rows[i].exponent) << "row " << i;
@@ -157,17 +158,18 @@ struct LevelCase {
     const std::shared_ptr<std::uint64_t[]> words = device.make_words(mine.words.size()).value();
     std::size_t clipped = 0;
     ASSERT_TRUE(
-        device.round(levels, owed, rows, scales, {words.get(), mine.words.size()}, clipped).ok());
+        device.round(levels, residual, rows, scales, {words.get(), mine.words.size()}, clipped)
+            .ok());
     EXPECT_EQ(clipped, mine.clipped);
     EXPECT_TRUE(std::equal(mine.words.begin(), mine.words.end(), words.get()));
-    if (owed != nullptr) {
+    if (residual != nullptr) {
       ASSERT_TRUE(device
                       .settle_levels(levels,
                                      {.words = {words.get(), mine.words.size()},
                                       .contributors = own_counts,
                                       .scales = scales,
                                       .makes_up = false},
-                                     not_finite, owed)
+                                     not_finite, residual)
                       .ok());
       EXPECT_TRUE(same_values(fetch_owed(), settled));
     }
@@ -269,7 +271,7 @@ struct LevelCase {
 template <typename Visit>
 void for_each_level_case(const Visit& visit) {
   std::uint64_t seed = 1;
-  for (const Owed owes : {Owed::kNothing, Owed::kSomething}) {
+  for (const Residuals residuals : {Residuals::kNone, Residuals::kSome}) {
     for (const auto& [length, row_log2, bits] : {std::tuple{1, 13, 4},
                                                  {300, 8, 2},
                                                  {5'000, 8, 8},
@@ -279,7 +281,7 @@ void for_each_level_case(const Visit& visit) {
                                                  {60'000, 14, 4},
                                                  {200'001, 12, 2}}) {
       visit(LevelCase(static_cast<std::size_t>(length), static_cast<unsigned>(row_log2),
-                      static_cast<unsigned>(bits), owes, seed++));
+                      static_cast<unsigned>(bits), residuals, seed++));
     }
   }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/launch.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 
+#include "launch/launch.h"
+
 namespace spillway::runtime {
+
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -65,8 +66,8 @@ std::string error_of(const base::Environment& environment) {
   return launch.ok() ? "no error" : launch.status().message();
 }
 
-void expect_seat(const base::Environment& environment, const std::string& launcher, int rank,
-                 int world) {
+void expect_position(const base::Environment& environment, const std::string& launcher, int rank,
+                     int world) {
   const auto launch = launch_from_environment(environment);
   ASSERT_TRUE(launch.ok()) << launch.status().message();
   EXPECT_EQ(launch->launcher, launcher);
@@ -75,16 +76,16 @@ void expect_seat(const base::Environment& environment, const std::string& launch
 }
 
 TEST(Launch, FamiliesSpeakInTheirOrderAndAreNotMixed) {
-  expect_seat(environment({kSpillway, kTorchrun, kOpenMpi, kPmi, kSlurm}), "spillway", 1, 10);
-  expect_seat(environment({kTorchrun, kOpenMpi, kPmi, kSlurm}), "torchrun", 2, 20);
-  expect_seat(environment({kOpenMpi, kPmi, kSlurm}), "openmpi", 3, 30);
-  expect_seat(environment({kPmi, kSlurm}), "pmix", 4, 40);
-  expect_seat(environment({kSlurm}), "slurm", 5, 50);
+  expect_position(environment({kSpillway, kTorchrun, kOpenMpi, kPmi, kSlurm}), "spillway", 1, 10);
+  expect_position(environment({kTorchrun, kOpenMpi, kPmi, kSlurm}), "torchrun", 2, 20);
+  expect_position(environment({kOpenMpi, kPmi, kSlurm}), "openmpi", 3, 30);
+  expect_position(environment({kPmi, kSlurm}), "pmix", 4, 40);
+  expect_position(environment({kSlurm}), "slurm", 5, 50);
 }
 
 TEST(Launch, ALoneSizeDoesNotSpeak) {
-  expect_seat(environment({kSlurm}, {{"WORLD_SIZE", "8"}}), "slurm", 5, 50);
-  expect_seat(environment({kSlurm}, {{"PMIX_RANK", "5"}}), "slurm", 5, 50);
+  expect_position(environment({kSlurm}, {{"WORLD_SIZE", "8"}}), "slurm", 5, 50);
+  expect_position(environment({kSlurm}, {{"PMIX_RANK", "5"}}), "slurm", 5, 50);
 }
 
 TEST(Launch, NeverTakesTheSizeFromAnotherFamily) {
@@ -247,9 +248,9 @@ TEST(LaunchOutline, SaysWhoThisIsAndWhereRankZeroIs) {
   };
   const LaunchOutline one_machine = outline(environment({kOpenMpi}));
   EXPECT_EQ(one_machine.launcher, "openmpi");
-  EXPECT_EQ(one_machine.seat.rank, 3);
-  EXPECT_EQ(one_machine.seat.local_world, 30);
-  EXPECT_TRUE(one_machine.seat.is_local_known);
+  EXPECT_EQ(one_machine.position.rank, 3);
+  EXPECT_EQ(one_machine.position.local_world, 30);
+  EXPECT_TRUE(one_machine.position.is_local_known);
   EXPECT_EQ(one_machine.store.host, "127.0.0.1");
   const LaunchOutline several =
       outline(environment({kOpenMpi}, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}));
@@ -258,7 +259,7 @@ TEST(LaunchOutline, SaysWhoThisIsAndWhereRankZeroIs) {
   EXPECT_EQ(outline(environment({kSlurm})).store.host, "gnode10");
   const LaunchOutline told = outline(environment({kSpillway}));
   EXPECT_EQ(told.store.to_string(), "10.0.0.1:29518");  // the library may listen at 29517
-  EXPECT_FALSE(told.seat.is_local_known);
+  EXPECT_FALSE(told.position.is_local_known);
 }
 
 TEST(LaunchOutline, ItsPortIsNoneOfSpillways) {
@@ -285,5 +286,160 @@ TEST(Launch, AloneThereIsNoNeedToMeet) {
   EXPECT_TRUE(launch->where.empty());
 }
 
+base::Environment worker(const std::string& rank, const std::string& servers) {
+  base::Environment told{{"RANK", rank},
+                         {"WORLD_SIZE", "4"},
+                         {"MASTER_ADDR", "head"},
+                         {"MASTER_PORT", "29500"},
+                         {"TORCHELASTIC_RUN_ID", "7"},
+                         {"SPILLWAY_COMM_ID", "10.0.0.1:7100"}};
+  told.set("SPILLWAY_SERVERS", servers);
+  return told;
+}
+
+TEST(ServersLaunch, WorkersKeepTheirRanksAndServersComeBehindThem) {
+  const base::Result<Launch> launch = launch_from_environment(worker("3", "2"));
+  ASSERT_TRUE(launch.ok()) << launch.status().message();
+  EXPECT_EQ(launch->rank, 3);
+  EXPECT_EQ(launch->world, 6);
+  EXPECT_EQ(launch->servers, 2);
+}
+
+TEST(ServersLaunch, AServerWithoutTheLaunchersWordsMeetsTheWorkers) {
+  const base::Result<Launch> of_worker = launch_from_environment(worker("0", "2"));
+  const base::Result<Launch> of_server = launch_of_server({{"SPILLWAY_COMM_ID", "10.0.0.1:7100"}},
+                                                          {.index = 1, .servers = 2, .workers = 4});
+  ASSERT_TRUE(of_worker.ok() && of_server.ok());
+  EXPECT_EQ(of_server->rank, 5);
+  EXPECT_EQ(of_server->world, of_worker->world);
+  EXPECT_EQ(of_server->where.nonce, of_worker->where.nonce);
+  EXPECT_EQ(of_server->where.to_string(), of_worker->where.to_string());
+}
+
+TEST(ServersLaunch, WithoutServersNothingChanges) {
+  const base::Result<Launch> with_none = launch_from_environment(worker("1", "0"));
+  const base::Result<Launch> unset = launch_from_environment(worker("1", ""));
+  ASSERT_TRUE(with_none.ok() && unset.ok());
+  EXPECT_EQ(with_none->world, 4);
+  EXPECT_EQ(with_none->where.nonce, unset->where.nonce);
+}
+
+TEST(ServersLaunch, WhatTheCallerSaysGoesBeforeTheVariables) {
+  const base::Result<Launch> with_two = launch_from_environment(worker("1", "1"), 2);
+  ASSERT_TRUE(with_two.ok()) << with_two.status().message();
+  EXPECT_EQ(with_two->servers, 2);
+  EXPECT_EQ(launch_from_environment(worker("1", "1"), 0)->world, 4);
+  const base::Result<Launch> server =
+      launch_of_server({{"SPILLWAY_COMM_ID", "10.0.0.9:1"}},
+                       {.index = 0, .servers = 2, .workers = 4, .place = "10.0.0.1:7100"});
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  EXPECT_EQ(server->where.nonce, with_two->where.nonce);
+}
+
+TEST(ServersLaunch, WhatDoesNotFitIsRefusedWithAWayOut) {
+  base::Environment nowhere = worker("1", "1");
+  nowhere.set("SPILLWAY_COMM_ID", "");
+  EXPECT_NE(launch_from_environment(nowhere).status().message().find("set SPILLWAY_COMM_ID"),
+            std::string::npos);
+  EXPECT_FALSE(launch_from_environment(worker("1", "some")).ok());
+  EXPECT_FALSE(launch_from_environment(worker("1", "4095")).ok());
+  const base::Environment place{{"SPILLWAY_COMM_ID", "10.0.0.1:7100"}};
+  EXPECT_FALSE(launch_of_server(place, {.index = 2, .servers = 2, .workers = 1}).ok());
+  EXPECT_FALSE(launch_of_server({}, {.index = 0, .servers = 1, .workers = 1}).ok());
+}
+
+TEST(ServersLaunch, InALabAllMeetAtTheFirstAddress) {
+  const base::Environment lab{{"SPILLWAY_PEERS", "10.77.0.1:7000,10.77.0.2:7000,10.77.0.3:7000"},
+                              {"SPILLWAY_LISTEN", "10.77.0.3:7000"}};
+  const base::Result<Launch> server =
+      launch_of_server(lab, {.index = 0, .servers = 1, .workers = 2});
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  EXPECT_EQ(server->peers.size(), 3U);
+  EXPECT_NE(server->where.to_string().find("10.77.0.1"), std::string::npos);
+  EXPECT_FALSE(launch_of_server(lab, {.index = 0, .servers = 1, .workers = 3}).ok());
+}
+
+TEST(Timeouts, TheCallerGoesBeforeTheEnvironmentAndThatBeforeTheDefaults) {
+  const auto plain = timeouts_from({}, {});
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(plain->peer, base::milliseconds(1400));
+  EXPECT_EQ(plain->rendezvous, base::seconds(60));
+
+  const base::Environment told = {{"SPILLWAY_PEER_TIMEOUT", "7.5"},
+                                  {"SPILLWAY_RENDEZVOUS_TIMEOUT", "3"}};
+  const auto variables = timeouts_from(told, {});
+  ASSERT_TRUE(variables.ok());
+  EXPECT_EQ(variables->peer, base::milliseconds(7500));
+  EXPECT_EQ(variables->rendezvous, base::seconds(3));
+
+  const auto caller = timeouts_from(told, {base::seconds(1), std::nullopt});
+  ASSERT_TRUE(caller.ok());
+  EXPECT_EQ(caller->peer, base::seconds(1));
+  EXPECT_EQ(caller->rendezvous, base::seconds(3));
+}
+
+TEST(Timeouts, AVariableThatMakesNoSenseIsNamed) {
+  for (const char* text : {"0", "-1", "soon", "5s", "nan", "inf", "0.01", "1e9"}) {
+    const auto timeouts =
+        timeouts_from({{"SPILLWAY_PEER_TIMEOUT", text}}, {base::seconds(1), std::nullopt});
+    ASSERT_FALSE(timeouts.ok()) << text;
+    EXPECT_EQ(timeouts.status().message(),
+              "SPILLWAY_PEER_TIMEOUT is '" + std::string(text) +
+                  "': it must be a number of seconds from 0.1 to 86400, such as 5 or 0.5");
+  }
+  EXPECT_FALSE(timeouts_from({{"SPILLWAY_RENDEZVOUS_TIMEOUT", "x"}}, {}).ok());
+}
+
+const base::Status kDead{base::StatusCode::kPeerFailed, "rank 1 is dead"};
+
+TEST(SilentPeer, OneThatWasThereMayBeStarved) {
+  const base::Status said = with_advice(kDead, {.address = {}, .has_worked = true});
+  EXPECT_EQ(said.code(), base::StatusCode::kPeerFailed);
+  EXPECT_EQ(said.message(),
+            "rank 1 is dead; if it lives but waits for a processor, set SPILLWAY_PEER_TIMEOUT to "
+            "more seconds");
+}
+
+TEST(SilentPeer, OneThatNeverWasMayBeOutOfReach) {
+  const auto address = net::SocketAddress::parse("10.9.8.7:4321");
+  const base::Status said = with_advice(kDead, {.address = *address, .has_worked = false});
+  EXPECT_NE(said.message().find("UDP goes from here to 10.9.8.7:4321"), std::string::npos);
+  EXPECT_NE(said.message().find("SPILLWAY_SOCKET_IFNAME"), std::string::npos);
+}
+
+using Names = std::vector<std::string>;
+
+TEST(NodeList, IsExpandedInItsOrderAndWidth) {
+  EXPECT_EQ(*expand_node_list("gnode7"), Names{"gnode7"});
+  EXPECT_EQ(*expand_node_list("gnode[10,20-22,037]"),
+            (Names{"gnode10", "gnode20", "gnode21", "gnode22", "gnode037"}));
+  EXPECT_EQ(*expand_node_list("n[08-11]"), (Names{"n08", "n09", "n10", "n11"}));
+  EXPECT_EQ(*expand_node_list("login1,a[1-2]-ib,z"), (Names{"login1", "a1-ib", "a2-ib", "z"}));
+  EXPECT_EQ(*expand_node_list("r[1-2]n[01-02]"), (Names{"r1n01", "r1n02", "r2n01", "r2n02"}));
+}
+
+TEST(NodeList, RefusesWhatIsNone) {
+  for (const char* list : {"", ",", "a,", ",a", "a,,b", "n[", "n[]", "n[1", "n1]", "n[1-]", "n[-1]",
+                           "n[3-1]", "n[a-b]", "n[[1]]", "n[1,]x]", "n 1", "n[99999999999]"}) {
+    EXPECT_FALSE(expand_node_list(list).ok()) << list;
+  }
+}
+
+TEST(NodeList, IsBounded) {
+  EXPECT_FALSE(expand_node_list("n[0-99999999]").ok());
+  EXPECT_FALSE(expand_node_list("n[0-999][0-999]").ok());
+  EXPECT_FALSE(expand_node_list("n[0-65535],m").ok());
+  EXPECT_EQ(expand_node_list("n[0-65535]")->size(), kMaxNodes);
+}
+
+TEST(NodeList, CountsTasksPerNode) {
+  EXPECT_EQ(*expand_task_counts("2(x3),1"), (std::vector<std::uint32_t>{2, 2, 2, 1}));
+  EXPECT_EQ(*expand_task_counts("4"), std::vector<std::uint32_t>{4});
+  for (const char* list : {"", "x", "2(", "2(x", "2(x)", "2(x3", "2(x99999999)", ","}) {
+    EXPECT_FALSE(expand_task_counts(list).ok()) << list;
+  }
+}
+
 }  // namespace
+
 }  // namespace spillway::runtime

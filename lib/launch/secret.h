@@ -21,7 +21,7 @@
 #include "base/environment.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "wire/key_memory.h"
+#include "wire/key.h"
 
 namespace spillway::runtime {
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/slurm.h"
+#include "launch/launch.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-
-#include "launch/launch.h"
 
 namespace spillway::runtime {
 namespace {
@@ -201,12 +199,12 @@ base::Result<std::uint32_t> tasks_here(const base::Environment& environment) {
   return *node < counts->size() ? (*counts)[*node] : std::uint32_t{1};
 }
 
-base::Result<Seat> slurm_seat(const base::Environment& environment) {
-  base::Result<Seat> seat = read_seat(
+base::Result<RankPosition> slurm_position(const base::Environment& environment) {
+  base::Result<RankPosition> position = read_position(
       environment,
       {"SLURM_PROCID", either(environment, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), {}, {}});
-  if (!seat.ok()) {
-    return seat;
+  if (!position.ok()) {
+    return position;
   }
   const auto local_rank = number_or_zero(environment, "SLURM_LOCALID", kMaxRanks - 1);
   const auto local_world = tasks_here(environment);
@@ -216,19 +214,20 @@ base::Result<Seat> slurm_seat(const base::Environment& environment) {
   if (!local_world.ok()) {
     return local_world.status();
   }
-  if (*local_rank >= *local_world || *local_world > seat->world) {
+  if (*local_rank >= *local_world || *local_world > position->world) {
     return base::invalid_argument(fmt::format(
         "Slurm's variables do not fit together: SLURM_LOCALID is {} of {} tasks on this "
         "node and {} in all; set SPILLWAY_RANK and SPILLWAY_WORLD_SIZE",
-        *local_rank, *local_world, seat->world));
+        *local_rank, *local_world, position->world));
   }
-  seat.value().local_rank = static_cast<std::uint16_t>(*local_rank);
-  seat.value().local_world = static_cast<std::uint16_t>(*local_world);
-  seat.value().is_local_known = environment.has("SLURM_LOCALID");
-  return seat;
+  position.value().local_rank = static_cast<std::uint16_t>(*local_rank);
+  position.value().local_world = static_cast<std::uint16_t>(*local_world);
+  position.value().is_local_known = environment.has("SLURM_LOCALID");
+  return position;
 }
 
-base::Result<RendezvousPoint> meeting_of_step(const base::Environment& environment, const Seat&) {
+base::Result<RendezvousPoint> meeting_of_step(const base::Environment& environment,
+                                              const RankPosition&) {
   return slurm_meeting(environment);
 }
 
@@ -257,7 +256,7 @@ base::Result<RendezvousPoint> slurm_meeting(const base::Environment& environment
 const LaunchFamily kSlurmFamily = {.launcher = "slurm",
                                    .rank_variable = "SLURM_PROCID",
                                    .world_variable = "SLURM_NTASKS",
-                                   .seat = slurm_seat,
+                                   .position = slurm_position,
                                    .identity = slurm_identity,
                                    .meeting = meeting_of_step};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sender and receiver over loopback, with every combination of offloads.
+// Sender and receiver over loopback, with every combination of offloads; and the pacer.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -11,14 +11,14 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "net/datagram_receiver.h"
-#include "net/datagram_sender.h"
+#include "net/address.h"
+#include "net/datagrams.h"
 #include "net/driver_testing.h"
-#include "net/error_queue.h"
-#include "net/path_mtu.h"
+#include "net/sockets.h"
 #include "wire/packet.h"
 
 namespace spillway::net {
+
 namespace {
 
 constexpr std::uint16_t kPeer = 3;
@@ -38,7 +38,7 @@ struct Received {
 struct Wire {
   Wire(const std::string& address, const Offloads& offloads, int sockets = 1)
       : target(open_socket(address)), offloads_(available_offloads(offloads)) {
-    target.tell_about_arrivals(offloads_.gro);
+    target.report_arrivals(offloads_.gro);
     std::vector<UdpSocket> sources;
     for (int i = 0; i < sockets; ++i) {
       sources.push_back(open_socket(address));
@@ -296,7 +296,7 @@ TEST(Datagrams, AreSentDespiteErrorsOfOthers) {
     Wire wire("127.0.0.1:0", {.gso = false, .gro = false, .batching = batching});
     std::vector<UdpSocket> sources;
     sources.push_back(open_socket("127.0.0.1:0"));
-    sources[0].tell_about_errors();
+    sources[0].report_errors();
     DatagramSender sender(std::move(sources), {.gso = false, .gro = false, .batching = batching});
     const SocketAddress gone = open_socket("127.0.0.1:0").local();  // closed again
     sender.set_address(kPeer, wire.target.local());
@@ -316,7 +316,7 @@ TEST(Datagrams, AreSentDespiteErrorsOfOthers) {
 TEST(ErrorQueue, TellsWhatWasRefusedAndQuotesIt) {
   for (const char* address : {"127.0.0.1:0", "[::1]:0"}) {
     UdpSocket socket = open_socket(address);
-    socket.tell_about_errors();
+    socket.report_errors();
     const SocketAddress gone = open_socket(address).local();
     const std::vector<std::uint8_t> bytes(300, 0x5A);
     ::sendto(socket.fd(), bytes.data(), bytes.size(), 0, gone.data(), gone.size());
@@ -389,5 +389,70 @@ TEST(UdpSocket, OneThatOnlySendsKeepsNothingThatComes) {
   EXPECT_EQ(::recv(speaker.fd(), &heard, 1, 0), 1);
 }
 
+// ------------------------------------------------------------------ pacing
+
+constexpr base::Instant at(std::int64_t microseconds) {
+  return base::Instant(base::microseconds(microseconds));
+}
+
+TEST(SendPacer, WithoutARateNeverHolds) {
+  SendPacer pacer(base::BitRate(), base::bytes(1000));
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(pacer.may_send(at(0)));
+    pacer.sent(base::bytes(1'000'000), at(0));
+  }
+}
+
+TEST(SendPacer, KeepsTheRateOverTime) {
+  SendPacer pacer(base::gigabits_per_second(1), base::bytes(4500));
+  std::int64_t bytes = 0;
+  for (std::int64_t now = 0; now < 10'000; ++now) {
+    while (pacer.may_send(at(now))) {
+      pacer.sent(base::bytes(1500), at(now));
+      bytes += 1500;
+    }
+  }
+  // 10 ms at 1 Gb/s, plus at most a burst, half a burst of debt and one more packet.
+  EXPECT_GE(bytes, 1'250'000);
+  EXPECT_LE(bytes, 1'250'000 + 4500 + 2250 + 1500);
+}
+
+TEST(SendPacer, SavesNoMoreThanABurst) {
+  SendPacer pacer(base::gigabits_per_second(1), base::bytes(3000));
+  pacer.sent(base::bytes(1500), at(0));
+  std::int64_t bytes = 0;
+  while (pacer.may_send(at(1'000'000))) {
+    pacer.sent(base::bytes(1500), at(1'000'000));
+    bytes += 1500;
+  }
+  EXPECT_EQ(bytes, 6000);  // the burst, half of one as debt, and the rest of the last packet
+}
+
+TEST(SendPacer, SendsInTurnsOfHalfABurst) {
+  SendPacer pacer(base::gigabits_per_second(1), base::bytes(24'000));
+  int turns = 0;
+  int packets = 0;
+  bool was_sending = false;
+  for (std::int64_t now = 1000; now < 11'000; ++now) {
+    const bool is_sending = pacer.may_send(at(now));
+    turns += is_sending && !was_sending ? 1 : 0;
+    was_sending = is_sending;
+    while (pacer.may_send(at(now))) {
+      pacer.sent(base::bytes(1500), at(now));
+      ++packets;
+    }
+  }
+  EXPECT_GE(packets / turns, 8);
+}
+
+TEST(SendPacer, SaysWhenItMaySendAgain) {
+  SendPacer pacer(base::gigabits_per_second(1), base::Bytes());
+  pacer.sent(base::bytes(12'500), at(50));
+  EXPECT_FALSE(pacer.may_send(at(149)));
+  EXPECT_EQ(pacer.next(), at(150));
+  EXPECT_TRUE(pacer.may_send(pacer.next()));
+}
+
 }  // namespace
+
 }  // namespace spillway::net

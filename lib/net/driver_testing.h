@@ -17,7 +17,7 @@
 
 #include "harness/slowdown.h"
 #include "net/transport_driver.h"
-#include "transport/planes_testing.h"
+#include "transport/exchange_testing.h"
 
 namespace spillway::net {
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/tcp_socket.h"
+#include "net/sockets.h"
 
 namespace spillway::net {
 namespace {
@@ -99,7 +99,7 @@ void MetricsServer::serve() {
     }
     connections_.remove_if([this](const Connection& connection) {
       if (connection.is_over) {
-        book_.remove(connection.id);
+        table_.remove(connection.id);
       }
       return connection.is_over;
     });
@@ -123,20 +123,20 @@ void MetricsServer::accept() {
     return;
   }
   const std::string source = SocketAddress::from(peer).with_port(0).to_string();
-  const StrangerBook::Room room = book_.room_for(source, clock_.now());
-  if (!room.is_free && !room.leaves) {
+  const StrangerTable::Room room = table_.room_for(source, clock_.now());
+  if (!room.is_free && !room.evict) {
     return;
   }
-  if (room.leaves) {
-    close(*room.leaves);
+  if (room.evict) {
+    close(*room.evict);
   }
-  book_.add(next_id_, source, clock_.now());
+  table_.add(next_id_, source, clock_.now());
   connections_.push_back(
       {.id = next_id_++, .fd = std::move(fd), .leave_by = clock_.now() + kPatience});
 }
 
-void MetricsServer::close(StrangerBook::Id id) {
-  book_.remove(id);
+void MetricsServer::close(StrangerTable::Id id) {
+  table_.remove(id);
   connections_.remove_if([id](const Connection& connection) { return connection.id == id; });
 }
 

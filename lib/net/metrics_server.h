@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "net/address.h"
-#include "net/stranger_book.h"
+#include "net/stranger_table.h"
 #include "net/system_call.h"
 
 namespace spillway::net {
@@ -45,7 +45,7 @@ class MetricsServer {
                 std::function<std::string()> render);
 
   struct Connection {
-    StrangerBook::Id id;
+    StrangerTable::Id id;
     UniqueFd fd;
     base::Instant leave_by;
     std::string request{};
@@ -55,7 +55,7 @@ class MetricsServer {
 
   void serve();
   void accept();
-  void close(StrangerBook::Id id);
+  void close(StrangerTable::Id id);
   void read_request(Connection& connection);
   std::string answer_to(const std::string& request) const;
   static void send_some(Connection& connection);
@@ -66,9 +66,9 @@ class MetricsServer {
   std::function<std::string()> render_;
   base::MonotonicClock clock_;
   std::list<Connection> connections_;  // belongs to the thread
-  StrangerBook::Shared places_{.strangers = 0, .most = kMaxConnections};
-  StrangerBook book_{kMaxConnections, places_};
-  StrangerBook::Id next_id_ = 1;
+  StrangerTable::Shared places_{.strangers = 0, .most = kMaxConnections};
+  StrangerTable table_{kMaxConnections, places_};
+  StrangerTable::Id next_id_ = 1;
   std::thread thread_;
 };
 

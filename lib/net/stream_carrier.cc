@@ -9,42 +9,46 @@
 #include <utility>
 
 namespace spillway::net {
+
 namespace {
 
-constexpr std::uint64_t kDoorKey = UINT64_MAX;
+constexpr std::uint64_t kAcceptorKey = UINT64_MAX;
 constexpr int kEventsPerCall = 64;
 constexpr base::Duration kRetryPause = base::milliseconds(100);
-// Limit on bytes waiting for all peers together, and the least that each peer gets.
+// Limit on the bytes that wait for all peers together, and the minimum for each peer.
 constexpr std::size_t kFullBytesOfAll = 64 * 1024 * 1024;
 constexpr std::size_t kLeastFullBytes = 4 * kMaxFrameBytes;
+
+// A peer that was never heard is tried by TCP after this silence. If it is still not heard this
+// long after TCP connected, UDP is believed not to reach it. Shorter if the peer timeout is short.
+constexpr base::Duration kTrialAfter = base::milliseconds(200);
+constexpr int kTrialsPerPeerTimeout = 4;
+constexpr base::Duration kLookedAtAfter = base::milliseconds(20);
 
 using State = StreamConnection::State;
 
 }  // namespace
 
+// ------------------------------------------------------------------ peers
+
 base::Result<std::unique_ptr<StreamCarrier>> StreamCarrier::listen(const SocketAddress& address,
-                                                                   const TcpOptions& options,
                                                                    StreamOwner& owner) {
-  base::Result<StreamDoor> door = StreamDoor::open(address, options);
-  if (!door.ok()) {
-    return door.status();
+  base::Result<StreamAcceptor> acceptor = StreamAcceptor::open(address);
+  if (!acceptor.ok()) {
+    return acceptor.status();
   }
   UniqueFd poll(::epoll_create1(EPOLL_CLOEXEC));
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = kDoorKey}};
-  if (!poll.valid() || ::epoll_ctl(poll.get(), EPOLL_CTL_ADD, door->fd(), &event) != 0) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kAcceptorKey}};
+  if (!poll.valid() || ::epoll_ctl(poll.get(), EPOLL_CTL_ADD, acceptor->fd(), &event) != 0) {
     return system_error("wait for connections", errno);
   }
   return std::unique_ptr<StreamCarrier>(
-      new StreamCarrier(std::move(door).value(), std::move(poll), address, options, owner));
+      new StreamCarrier(std::move(acceptor).value(), std::move(poll), address, owner));
 }
 
-StreamCarrier::StreamCarrier(StreamDoor door, UniqueFd poll, const SocketAddress& local,
-                             const TcpOptions& options, StreamOwner& owner)
-    : door_(std::move(door)),
-      poll_(std::move(poll)),
-      local_(local),
-      options_(options),
-      owner_(owner) {}
+StreamCarrier::StreamCarrier(StreamAcceptor acceptor, UniqueFd poll, const SocketAddress& local,
+                             StreamOwner& owner)
+    : acceptor_(std::move(acceptor)), poll_(std::move(poll)), local_(local), owner_(owner) {}
 
 void StreamCarrier::begin_epoch(const StreamIdentity& own) {
   own_ = own;
@@ -58,7 +62,7 @@ void StreamCarrier::begin_epoch(const StreamIdentity& own) {
   unsent_.clear();
   peer_count_ = 0;
   next_retry_ = transport::kNever;
-  door_.begin_epoch(own);
+  acceptor_.begin_epoch(own);
 }
 
 void StreamCarrier::add_peer(std::uint16_t rank, const SocketAddress& address) {
@@ -68,7 +72,7 @@ void StreamCarrier::add_peer(std::uint16_t rank, const SocketAddress& address) {
   peers_[rank] = std::make_unique<Peer>();
   peers_[rank]->address = address;
   ++peer_count_;
-  door_.add_source(address);
+  acceptor_.add_source(address);
 }
 
 StreamCarrier::Peer* StreamCarrier::find(std::uint16_t rank) const {
@@ -82,7 +86,7 @@ bool StreamCarrier::carries(std::uint16_t rank) const {
 
 StreamCounters StreamCarrier::counters() const {
   StreamCounters counters = counters_;
-  counters.strangers = door_.turned_away();
+  counters.strangers = acceptor_.rejected();
   return counters;
 }
 
@@ -139,7 +143,7 @@ void StreamCarrier::connect(std::uint16_t rank, Peer& peer, base::Instant now) {
   if (!fill_random(nonce).ok()) {
     return;
   }
-  TcpAttempt attempt = connect_tcp(local_, peer.address, options_);
+  TcpAttempt attempt = connect_tcp(local_, peer.address);
   if (attempt.error != 0) {
     if (attempt.error == ECONNREFUSED && peer.is_used) {
       lose(rank, peer);
@@ -147,16 +151,17 @@ void StreamCarrier::connect(std::uint16_t rank, Peer& peer, base::Instant now) {
     return;
   }
   peer.ours = std::make_unique<StreamConnection>(
-      std::move(attempt.fd), Greeting::connecting(own_, rank, nonce), /*is_ours=*/true, now);
+      std::move(attempt.fd), StreamHandshake::connecting(own_, rank, nonce), /*is_ours=*/true, now);
   watch(EPOLL_CTL_ADD, *peer.ours, EPOLLIN | EPOLLOUT);
 }
 
-// A rank may connect again if it lost its first connection before learning that it was open.
-void StreamCarrier::let_in(std::unique_ptr<StreamConnection> newcomer) {
+// Replaces the peer's earlier connection if nothing was sent or received over it: a rank connects
+// again if it lost its first connection before it learned that it was open.
+void StreamCarrier::adopt(std::unique_ptr<StreamConnection> newcomer) {
   const std::uint16_t rank = newcomer->peer();
   Peer* peer = find(rank);
   const bool is_taken = peer != nullptr && peer->theirs &&
-                        (peer->theirs.get() == peer->sending || peer->theirs->has_brought());
+                        (peer->theirs.get() == peer->sending || peer->theirs->has_delivered());
   if (peer == nullptr || is_taken) {
     return;
   }
@@ -174,12 +179,12 @@ void StreamCarrier::watch(int operation, const StreamConnection& connection, std
 
 void StreamCarrier::on_broken(std::uint16_t rank, Peer& peer, Opener opener, base::Instant now) {
   std::unique_ptr<StreamConnection>& broken = opener == Opener::kUs ? peer.ours : peer.theirs;
-  const bool is_missed = broken.get() == peer.sending || broken->has_brought() ||
-                         (peer.is_used && broken->error() == ECONNREFUSED);
+  const bool loses_peer = broken.get() == peer.sending || broken->has_delivered() ||
+                          (peer.is_used && broken->error() == ECONNREFUSED);
   peer.sending = broken.get() == peer.sending ? nullptr : peer.sending;
   retry_later(peer, now);
   drop(broken);
-  if (is_missed) {
+  if (loses_peer) {
     lose(rank, peer);
   }
 }
@@ -191,8 +196,8 @@ void StreamCarrier::lose(std::uint16_t rank, Peer& peer) {
   owner_.on_stream_lost(rank);
 }
 
-void StreamCarrier::look(base::Instant now) {
-  door_.look(now);
+void StreamCarrier::on_timeout(base::Instant now) {
+  acceptor_.on_timeout(now);
   next_retry_ = transport::kNever;
   for (std::uint16_t rank = 0; rank < peers_.size(); ++rank) {
     Peer* peer = find(rank);
@@ -218,13 +223,13 @@ bool StreamCarrier::receive(base::Instant now) {
   bool more = count == kEventsPerCall;
   for (int i = 0; i < count; ++i) {
     const auto& [happened, data] = events[static_cast<std::size_t>(i)];
-    if (data.u64 != kDoorKey) {
+    if (data.u64 != kAcceptorKey) {
       more |= serve(static_cast<std::uint16_t>(data.u64 >> 1), static_cast<Opener>(data.u64 & 1),
                     happened, now);
       continue;
     }
-    for (std::unique_ptr<StreamConnection>& newcomer : door_.let_in(now)) {
-      let_in(std::move(newcomer));
+    for (std::unique_ptr<StreamConnection>& newcomer : acceptor_.take_proved(now)) {
+      adopt(std::move(newcomer));
     }
   }
   return more;
@@ -357,6 +362,114 @@ void StreamCarrier::flush(std::uint16_t rank, Peer& peer) {
     watch(EPOLL_CTL_MOD, *peer.sending, EPOLLIN | EPOLLOUT);
   }
   update_room(rank, peer);
+}
+
+// ------------------------------------------------------------------ choosing the carrier
+
+base::Result<std::unique_ptr<StreamPaths>> StreamPaths::listen(const SocketAddress& address,
+                                                               base::Duration peer_timeout,
+                                                               transport::DatagramPort& port,
+                                                               OnUsed on_used) {
+  const base::Duration trial_after = std::min(kTrialAfter, peer_timeout / kTrialsPerPeerTimeout);
+  std::unique_ptr<StreamPaths> paths(new StreamPaths(trial_after, port, std::move(on_used)));
+  base::Result<std::unique_ptr<StreamCarrier>> carrier = StreamCarrier::listen(address, *paths);
+  if (!carrier.ok()) {
+    return carrier.status();
+  }
+  paths->carrier_ = std::move(carrier).value();
+  return paths;
+}
+
+void StreamPaths::begin_epoch(std::uint64_t epoch) {
+  undecided_.clear();
+  carrier_->begin_epoch(
+      {.rank = port_.endpoint().config().rank, .epoch = epoch, .key = port_.session().key});
+}
+
+void StreamPaths::add_peer(std::uint16_t rank, const SocketAddress& address, bool is_carried,
+                           base::Instant now) {
+  carrier_->add_peer(rank, address);
+  undecided_.push_back(rank);
+  if (is_carried) {
+    port_.endpoint().use_stream(rank);
+    carrier_->use(rank, now);
+  }
+}
+
+std::size_t StreamPaths::write(const transport::Transmission& transmission) {
+  const std::uint16_t peer = transmission.route.peer;
+  const std::optional<base::MutableByteView> room = carrier_->room(peer);
+  if (!room) {
+    return 0;
+  }
+  const std::size_t size = port_.write(transmission, *room);
+  carrier_->commit(peer, size);
+  return size;
+}
+
+bool StreamPaths::flush(base::Instant now) {
+  now_ = now;
+  return carrier_->flush();
+}
+
+bool StreamPaths::receive(base::Instant now) {
+  now_ = now;
+  return carrier_->receive(now);
+}
+
+void StreamPaths::on_timeout(base::Instant now) {
+  if (now < due_) {
+    return;
+  }
+  now_ = now;
+  due_ = now + kLookedAtAfter;
+  carrier_->on_timeout(now);
+  std::erase_if(undecided_, [this](std::uint16_t rank) {
+    const bool is_settled =
+        carrier_->carries(rank) || port_.endpoint().contact(rank, now_).has_spoken;
+    if (is_settled) {
+      carrier_->drop_trial(rank);
+    }
+    return is_settled;
+  });
+  for (const std::uint16_t rank : undecided_) {
+    try_or_use(rank);
+  }
+}
+
+void StreamPaths::try_or_use(std::uint16_t rank) {
+  const transport::Endpoint::Contact contact = port_.endpoint().contact(rank, now_);
+  if (!contact.is_awaited || contact.silence < trial_after_) {
+    return;
+  }
+  const std::optional<base::Instant> open_since = carrier_->open_since(rank);
+  if (!open_since) {
+    carrier_->try_peer(rank, now_);
+  } else if (now_ - *open_since >= trial_after_) {
+    use(rank);
+  }
+}
+
+void StreamPaths::use(std::uint16_t rank) {
+  port_.endpoint().use_stream(rank);
+  carrier_->use(rank, now_);
+  on_used_(rank);
+}
+
+void StreamPaths::on_stream_packet(std::uint16_t rank, base::ByteView packet) {
+  if (!carrier_->carries(rank)) {
+    use(rank);  // its sender found that only TCP gets through
+  }
+  port_.on_datagram(packet, /*marked=*/false, now_);
+}
+
+void StreamPaths::on_stream_room(std::uint16_t rank, bool has_room) {
+  port_.endpoint().set_full(rank, !has_room);
+}
+
+void StreamPaths::on_stream_lost(std::uint16_t rank) {
+  port_.endpoint().on_stream_lost(rank, now_);
+  has_lost_ = true;
 }
 
 }  // namespace spillway::net

@@ -1,36 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The transport's packets over TCP (docs/adr/0015-tcp-carrier.md): a connection per pair of ranks,
-// and the packets queued for each peer.
+// Carries the transport's packets over TCP (docs/adr/0015-tcp-carrier.md). StreamCarrier keeps one
+// connection for each pair of ranks and queues packets for each peer. StreamPaths decides which
+// peers it carries, for an endpoint.
 //
-// A peer is not carried until use(); from then on packets for it are written here. The lower of two
-// ranks opens their connection. With try_peer() either side may have opened one. Each side then
-// sends over its own connection, if it has one, and reads from both. When a connection breaks that
-// has carried packets, the peer is lost for good, and the owner is told.
+// A peer is carried only after use(); from then on its packets are written here. The lower of two
+// ranks opens their connection. With try_peer(), both sides may have opened one: then each side
+// sends over its own connection and reads from both. If a connection breaks that has carried
+// packets, its peer is lost for good, and the owner is told.
 //
-// Limits: kFullBytes of data wait per peer, fewer bytes with many peers. Control packets, which are
-// small, get 1/kControlParts more; beyond that they are dropped, which the transport treats as
+// Limits: kFullBytes of data wait for a peer, fewer in large jobs. Control packets, which are
+// small, get 1/kControlParts more. Beyond that they are dropped, which the transport treats as
 // loss. One thread: the loop's, which waits for fd().
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "net/address.h"
-#include "net/frame_stream.h"
+#include "net/sockets.h"
 #include "net/stream_connection.h"
-#include "net/stream_door.h"
-#include "net/stream_greeting.h"
-#include "net/tcp_socket.h"
+#include "transport/datagram_port.h"
 #include "transport/message.h"
 
 namespace spillway::net {
+
+// ------------------------------------------------------------------ carrying packets
 
 struct StreamCounters {
   std::uint64_t packets_sent = 0;
@@ -39,9 +44,9 @@ struct StreamCounters {
   std::uint64_t packets_received = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t receive_calls = 0;
-  std::uint64_t waits = 0;       // a connection took no more for now
+  std::uint64_t waits = 0;       // a full connection took no more bytes
   std::uint64_t dropped = 0;     // control packets for which there was no room
-  std::uint64_t strangers = 0;   // connections that were turned away
+  std::uint64_t strangers = 0;   // connections that were rejected
   std::uint64_t lost_peers = 0;  // peers whose connections broke
 };
 
@@ -49,9 +54,9 @@ class StreamOwner {
  public:
   virtual ~StreamOwner() = default;
   virtual void on_stream_packet(std::uint16_t rank, base::ByteView packet) = 0;
-  // Whether data may be written for this peer.
+  // Data may, or may not, be written for this peer from now on.
   virtual void on_stream_room(std::uint16_t rank, bool has_room) = 0;
-  // The peer's connection broke for good. Repeated at every look().
+  // The peer's connection broke for good. Called again at every on_timeout().
   virtual void on_stream_lost(std::uint16_t rank) = 0;
 };
 
@@ -62,7 +67,6 @@ class StreamCarrier {
 
   // `owner` must outlive the carrier.
   static base::Result<std::unique_ptr<StreamCarrier>> listen(const SocketAddress& address,
-                                                             const TcpOptions& options,
                                                              StreamOwner& owner);
 
   // Readable when receive() has something to do.
@@ -72,7 +76,7 @@ class StreamCarrier {
   void begin_epoch(const StreamIdentity& own);
   void add_peer(std::uint16_t rank, const SocketAddress& address);
   // Also accepts a peer's connections from this address.
-  void add_source(const SocketAddress& address) { door_.add_source(address); }
+  void add_source(const SocketAddress& address) { acceptor_.add_source(address); }
 
   // Carries packets for this peer from now on, or as soon as it has a connection.
   void use(std::uint16_t rank, base::Instant now);
@@ -93,9 +97,9 @@ class StreamCarrier {
   // Reads packets and accepts new connections. Returns true if there may be more.
   bool receive(base::Instant now);
   // Call regularly: retries failed connections and reports lost peers.
-  void look(base::Instant now);
-  // When to call look() at the latest; kNever if only lost peers are pending.
-  base::Instant next_look() const { return std::min(door_.next_look(), next_retry_); }
+  void on_timeout(base::Instant now);
+  // When to call on_timeout() at the latest; kNever if only lost peers are pending.
+  base::Instant next_timeout() const { return std::min(acceptor_.next_timeout(), next_retry_); }
 
   StreamCounters counters() const;
 
@@ -118,12 +122,12 @@ class StreamCarrier {
     return std::uint64_t{rank} << 1 | static_cast<std::uint64_t>(opener);
   }
 
-  StreamCarrier(StreamDoor door, UniqueFd poll, const SocketAddress& local,
-                const TcpOptions& options, StreamOwner& owner);
+  StreamCarrier(StreamAcceptor acceptor, UniqueFd poll, const SocketAddress& local,
+                StreamOwner& owner);
   Peer* find(std::uint16_t rank) const;
   void connect(std::uint16_t rank, Peer& peer, base::Instant now);
   void retry_later(Peer& peer, base::Instant now);
-  void let_in(std::unique_ptr<StreamConnection> newcomer);
+  void adopt(std::unique_ptr<StreamConnection> newcomer);
   void drop(std::unique_ptr<StreamConnection>& connection);
   void watch(int operation, const StreamConnection& connection, std::uint32_t events);
   bool serve(std::uint16_t rank, Opener opener, std::uint32_t events, base::Instant now);
@@ -137,10 +141,9 @@ class StreamCarrier {
   std::size_t full_bytes() const;
   std::size_t most_bytes() const;
 
-  StreamDoor door_;
+  StreamAcceptor acceptor_;
   UniqueFd poll_;
   SocketAddress local_;
-  TcpOptions options_;
   StreamOwner& owner_;
   StreamIdentity own_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank
@@ -149,6 +152,69 @@ class StreamCarrier {
   std::vector<std::uint16_t> unsent_;             // peers with waiting packets that may leave
   std::vector<std::uint8_t> scratch_;
   StreamCounters counters_;
+};
+
+// ------------------------------------------------------------------ choosing the carrier
+
+// The TCP side of a driver. A peer is carried from add_peer() on if the caller says so; once its
+// sender writes to us over TCP; or if it was never heard by UDP although TCP connects. A peer that
+// was heard once stays with UDP: later silence has other reasons. The endpoint learns of every
+// carried peer, its room, and its loss.
+//
+// `now` never runs back, and is what the endpoint is told.
+class StreamPaths final : private StreamOwner {
+ public:
+  // Called when a peer is carried that was not at add_peer().
+  using OnUsed = std::function<void(std::uint16_t rank)>;
+
+  // `port` must outlive this. Peers that owe something and were silent for a part of
+  // `peer_timeout` are tried.
+  static base::Result<std::unique_ptr<StreamPaths>> listen(const SocketAddress& address,
+                                                           base::Duration peer_timeout,
+                                                           transport::DatagramPort& port,
+                                                           OnUsed on_used);
+
+  // Readable when receive() has something to do.
+  int fd() const { return carrier_->fd(); }
+
+  // Follows the port's new epoch.
+  void begin_epoch(std::uint64_t epoch);
+  void add_peer(std::uint16_t rank, const SocketAddress& address, bool is_carried,
+                base::Instant now);
+  void add_source(const SocketAddress& address) { carrier_->add_source(address); }
+
+  bool carries(std::uint16_t rank) const { return carrier_->carries(rank); }
+  // Writes a packet for a carried peer. Returns its bytes; 0 if it was dropped.
+  std::size_t write(const transport::Transmission& transmission);
+  // Hands waiting packets to the kernel. Returns true if anything left.
+  bool flush(base::Instant now);
+  // Passes arrivals to the port. Returns true if there may be more.
+  bool receive(base::Instant now);
+  // Also called when the endpoint's timeouts run, so that silent peers are checked regularly.
+  void on_timeout(base::Instant now);
+  base::Instant next_timeout() const { return std::max(carrier_->next_timeout(), due_); }
+
+  // True if the endpoint was told of a lost peer since the last call.
+  bool take_loss() { return std::exchange(has_lost_, false); }
+  StreamCounters counters() const { return carrier_->counters(); }
+
+ private:
+  StreamPaths(base::Duration trial_after, transport::DatagramPort& port, OnUsed on_used)
+      : port_(port), on_used_(std::move(on_used)), trial_after_(trial_after) {}
+  void on_stream_packet(std::uint16_t rank, base::ByteView packet) override;
+  void on_stream_room(std::uint16_t rank, bool has_room) override;
+  void on_stream_lost(std::uint16_t rank) override;
+  void use(std::uint16_t rank);
+  void try_or_use(std::uint16_t rank);
+
+  transport::DatagramPort& port_;
+  OnUsed on_used_;
+  base::Duration trial_after_;
+  std::unique_ptr<StreamCarrier> carrier_;  // set by listen()
+  std::vector<std::uint16_t> undecided_;    // peers heard by neither carrier
+  base::Instant due_;                       // when to look at them again
+  base::Instant now_;                       // of the latest call
+  bool has_lost_ = false;
 };
 
 }  // namespace spillway::net

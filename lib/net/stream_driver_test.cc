@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Drivers whose packets travel over TCP, by choice or because UDP does not get through.
+// Drivers whose packets travel over TCP, by choice or because UDP does not reach the peer.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "net/driver_testing.h"
-#include "net/stream_door.h"
-#include "net/stream_greeting.h"
+#include "net/stream_carrier.h"
+#include "net/stream_connection.h"
 
 namespace spillway::net {
 namespace {
@@ -125,7 +125,7 @@ TEST(StreamDriver, ThreeRanksSendToEachOtherAllAtOnce) {
 }
 
 // A stream loses nothing, so packets arrive even if the message tolerates loss.
-TEST(StreamDriver, WhatMayBeLostArrivesAllTheSame) {
+TEST(StreamDriver, TolerantMessagesArriveWhole) {
   Pair ranks;
   ranks.one.driver->post([&](transport::Endpoint& endpoint, base::Instant now) {
     EXPECT_TRUE(endpoint
@@ -144,7 +144,7 @@ TEST(StreamDriver, WhatMayBeLostArrivesAllTheSame) {
   EXPECT_EQ(report->whole, 5000U);
 }
 
-TEST(StreamDriver, AConnectionThatBreaksMeansThatThePeerIsGone) {
+TEST(StreamDriver, ABrokenConnectionMeansThatThePeerEnded) {
   for (const bool survivor_is_lower : {true, false}) {
     Pair ranks;
     expect_transfer(ranks, 10);
@@ -159,7 +159,7 @@ TEST(StreamDriver, AConnectionThatBreaksMeansThatThePeerIsGone) {
   }
 }
 
-TEST(StreamDriver, APeerThatIsGoneBeforeItIsNeededIsFoundGone) {
+TEST(StreamDriver, APeerThatEndedEarlierIsReported) {
   Pair ranks;
   expect_transfer(ranks, 10);
   ranks.one.driver.reset();
@@ -171,7 +171,7 @@ TEST(StreamDriver, APeerThatIsGoneBeforeItIsNeededIsFoundGone) {
   EXPECT_EQ(dead->cause, transport::DeathCause::kRefused);
 }
 
-TEST(StreamDriver, APeerThatNeverWasIsFoundGone) {
+TEST(StreamDriver, APeerThatNeverExistedIsReported) {
   Rank zero(0, stream_config(0));
   const UdpSocket nobody = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
   ASSERT_TRUE(zero.driver->add_peer(1, nobody.local()).ok());
@@ -183,7 +183,7 @@ TEST(StreamDriver, APeerThatNeverWasIsFoundGone) {
 }
 
 // Rank 1 does not read. Its queue is bounded, and rank 2 is not held up.
-TEST(StreamDriver, OneThatDoesNotReadKeepsNobodyElseWaiting) {
+TEST(StreamDriver, APeerThatDoesNotReadHoldsUpNoOther) {
   constexpr std::uint32_t kLong = 60'000;
   Several ranks(3, [](DriverConfig& config) {
     config.endpoint.exchange.unsolicited = base::bytes(256 << 20);  // needs no credit
@@ -215,30 +215,30 @@ TEST(StreamDriver, OneThatDoesNotReadKeepsNobodyElseWaiting) {
   EXPECT_GT(counters_of(*ranks[0].driver).streams.waits, 0U);
 }
 
-TEST(StreamDriver, StrangersAreTurnedAwayWithoutHarm) {
+TEST(StreamDriver, StrangersAreRejectedWithoutHarm) {
   Pair ranks;
-  const SocketAddress door = ranks.one.driver->local();
+  const SocketAddress acceptor = ranks.one.driver->local();
   const std::vector<std::uint8_t> garbage(100'000, 0x47);
-  const UniqueFd silent = connect_to(door);
+  const UniqueFd silent = connect_to(acceptor);
   for (int i = 0; i < 20; ++i) {
-    const UniqueFd talker = connect_to(door);
+    const UniqueFd talker = connect_to(acceptor);
     send_all(talker, garbage);
     EXPECT_TRUE(read_to_end(talker).empty());
   }
-  const UniqueFd from_elsewhere = connect_to(door, "127.0.0.2:0");  // no peer's host
+  const UniqueFd from_elsewhere = connect_to(acceptor, "127.0.0.2:0");  // no peer's host
   EXPECT_TRUE(read_to_end(from_elsewhere).empty());
   expect_transfer(ranks, 2000);
   EXPECT_GE(counters_of(*ranks.one.driver).streams.strangers, 21U);
 }
 
 // A stranger that claims to be a rank gets a proof, and cannot give one.
-TEST(StreamDriver, WhoeverHasNoKeyIsNoRank) {
+TEST(StreamDriver, AProcessWithoutTheKeyIsRejected) {
   Pair ranks;
   StreamIdentity forged{.rank = 0, .epoch = 1};
   forged.key.bytes[5] = 1;
-  Greeting greeting = Greeting::connecting(forged, 1, {3});
+  StreamHandshake handshake = StreamHandshake::connecting(forged, 1, {3});
   const UniqueFd stranger = connect_to(ranks.one.driver->local());
-  send_all(stranger, greeting.reply());
+  send_all(stranger, handshake.reply());
   std::vector<std::uint8_t> words(64, 0);
   send_all(stranger, words);  // an invalid proof, and more
   EXPECT_EQ(read_to_end(stranger).size(), 32U);
@@ -254,15 +254,15 @@ TEST(StreamDriver, AFrameThatIsTooLongEndsItsConnectionAlone) {
     EXPECT_TRUE(ranks.one.driver->add_peer(2, nowhere).ok());
   });
   counters_of(*ranks.one.driver);
-  Greeting greeting = Greeting::connecting({.rank = 2, .epoch = 1}, 1, {3});
+  StreamHandshake handshake = StreamHandshake::connecting({.rank = 2, .epoch = 1}, 1, {3});
   const UniqueFd rank_2 = connect_to(ranks.one.driver->local());
-  send_all(rank_2, greeting.reply());
-  greeting.sent(greeting.reply().size());
+  send_all(rank_2, handshake.reply());
+  handshake.sent(handshake.reply().size());
   std::array<std::uint8_t, 32> answer;
   ASSERT_EQ(::recv(rank_2.get(), answer.data(), answer.size(), MSG_WAITALL), 32);
-  greeting.take(answer);
-  ASSERT_EQ(greeting.state(), Greeting::State::kDone);
-  send_all(rank_2, greeting.reply());
+  handshake.take(answer);
+  ASSERT_EQ(handshake.state(), StreamHandshake::State::kDone);
+  send_all(rank_2, handshake.reply());
   const std::vector<std::uint8_t> frames(64, 0xFF);  // length 2^32 - 1
   send_all(rank_2, frames);
   EXPECT_TRUE(read_to_end(rank_2).empty());
@@ -271,25 +271,16 @@ TEST(StreamDriver, AFrameThatIsTooLongEndsItsConnectionAlone) {
   EXPECT_TRUE(ranks.one.events.wait_for_count(2));
 }
 
-TEST(StreamDriver, AnUnknownCongestionControlIsNamed) {
-  DriverConfig config = stream_config(0);
-  config.tcp.congestion = "no-such-control";
-  Events events;
-  const auto driver = TransportDriver::open(config, events);
-  ASSERT_FALSE(driver.ok());
-  EXPECT_NE(driver.status().message().find("SPILLWAY_TCP_CONGESTION"), std::string::npos);
-}
-
-// A door's answer to a rank's greeting; `let_in` runs the door.
-template <typename LetIn>
-std::array<std::uint8_t, 32> answer_to(Greeting& greeting, const UniqueFd& rank,
-                                       const LetIn& let_in) {
-  send_all(rank, greeting.reply());
-  greeting.sent(greeting.reply().size());
+// Returns the acceptor's answer to a rank's hello; `take_proved` runs the acceptor.
+template <typename TakeProved>
+std::array<std::uint8_t, 32> answer_to(StreamHandshake& handshake, const UniqueFd& rank,
+                                       const TakeProved& take_proved) {
+  send_all(rank, handshake.reply());
+  handshake.sent(handshake.reply().size());
   std::array<std::uint8_t, 32> answer{};
   ssize_t heard = -1;
   while (heard < 0 && !testing::Test::HasFatalFailure()) {
-    let_in();
+    take_proved();
     heard = ::recv(rank.get(), answer.data(), answer.size(), MSG_DONTWAIT);
   }
   EXPECT_EQ(heard, 32);
@@ -299,12 +290,11 @@ std::array<std::uint8_t, 32> answer_to(Greeting& greeting, const UniqueFd& rank,
 // A UDP socket, and what `listen` opens for TCP on its port. Another process may have that port, so
 // this tries several, as TransportDriver::open() does.
 template <typename Listener>
-std::pair<UdpSocket, Listener> on_one_port(base::Result<Listener> (*listen)(const SocketAddress&,
-                                                                            const TcpOptions&)) {
+std::pair<UdpSocket, Listener> on_one_port(base::Result<Listener> (*listen)(const SocketAddress&)) {
   constexpr int kPortsTried = 100;
   for (int tried = 1;; ++tried) {
     UdpSocket port = UdpSocket::open(SocketAddress::parse("127.0.0.1:0").value()).value();
-    base::Result<Listener> listener = listen(port.local(), {});
+    base::Result<Listener> listener = listen(port.local());
     if (listener.ok() || tried == kPortsTried) {
       return {std::move(port), std::move(listener).value()};
     }
@@ -312,78 +302,78 @@ std::pair<UdpSocket, Listener> on_one_port(base::Result<Listener> (*listen)(cons
 }
 
 // A stranger that was answered may believe that it is accepted, so others are closed first.
-TEST(StreamDoor, WhoeverWasAnsweredHasMoreTime) {
+TEST(StreamAcceptor, AnAnsweredConnectionHasMoreTime) {
   constexpr int kPollMs = 100;  // between two polls
-  auto on_port = on_one_port(StreamDoor::open);
+  auto on_port = on_one_port(StreamAcceptor::open);
   const UdpSocket& port = on_port.first;
-  StreamDoor& door = on_port.second;
-  door.begin_epoch({.rank = 1, .epoch = 1});
-  door.add_source(port.local());
-  EXPECT_EQ(door.next_look(), transport::kNever);
+  StreamAcceptor& acceptor = on_port.second;
+  acceptor.begin_epoch({.rank = 1, .epoch = 1});
+  acceptor.add_source(port.local());
+  EXPECT_EQ(acceptor.next_timeout(), transport::kNever);
   const base::Instant now = base::MonotonicClock().now();
-  const auto let_in = [&] {
-    pollfd readable{door.fd(), POLLIN, 0};
+  const auto take_proved = [&] {
+    pollfd readable{acceptor.fd(), POLLIN, 0};
     ::poll(&readable, 1, kPollMs);
-    return door.let_in(now);
+    return acceptor.take_proved(now);
   };
   const UniqueFd silent = connect_to(port.local());
   const UniqueFd rank = connect_to(port.local());
-  Greeting greeting = Greeting::connecting({.rank = 0, .epoch = 1}, 1, {3});
-  const auto answer = answer_to(greeting, rank, [&] { ASSERT_TRUE(let_in().empty()); });
-  EXPECT_EQ(door.next_look(), now + StreamDoor::kGreetingPatience);
-  door.look(now + StreamDoor::kGreetingPatience);
-  EXPECT_EQ(door.turned_away(), 1U);
+  StreamHandshake handshake = StreamHandshake::connecting({.rank = 0, .epoch = 1}, 1, {3});
+  const auto answer = answer_to(handshake, rank, [&] { ASSERT_TRUE(take_proved().empty()); });
+  EXPECT_EQ(acceptor.next_timeout(), now + StreamAcceptor::kHelloTimeout);
+  acceptor.on_timeout(now + StreamAcceptor::kHelloTimeout);
+  EXPECT_EQ(acceptor.rejected(), 1U);
   EXPECT_TRUE(read_to_end(silent).empty());
-  greeting.take(answer);
-  send_all(rank, greeting.reply());
+  handshake.take(answer);
+  send_all(rank, handshake.reply());
   std::vector<std::unique_ptr<StreamConnection>> known;
   while (known.empty()) {
-    known = let_in();
+    known = take_proved();
   }
   ASSERT_EQ(known.size(), 1U);
   EXPECT_EQ(known[0]->peer(), 0);
-  door.look(now + StreamDoor::kProofPatience);
-  EXPECT_EQ(door.turned_away(), 1U);
-  EXPECT_EQ(door.next_look(), transport::kNever);
+  acceptor.on_timeout(now + StreamAcceptor::kProofTimeout);
+  EXPECT_EQ(acceptor.rejected(), 1U);
+  EXPECT_EQ(acceptor.next_timeout(), transport::kNever);
 }
 
-// Somebody without a key opens streams from a host of the job and says what a rank would.
-TEST(StreamDoor, AFloodFromOneHostKeepsNoRankOfAnotherOut) {
+// A process without the key opens streams from a host of the job and sends a rank's hello.
+TEST(StreamAcceptor, AFloodFromOneHostKeepsNoRankOfAnotherOut) {
   constexpr int kPollMs = 100;  // between two polls
-  auto on_port = on_one_port(StreamDoor::open);
+  auto on_port = on_one_port(StreamAcceptor::open);
   const UdpSocket& port = on_port.first;
-  StreamDoor& door = on_port.second;
-  ASSERT_LE(door.most_strangers(),
-            std::max(StrangerBook::files_of_process() / 8, std::uint64_t{8}));
-  door.begin_epoch({.rank = 1, .epoch = 1});
-  door.add_source(SocketAddress::parse("127.0.0.1:0").value());
-  door.add_source(SocketAddress::parse("127.0.0.2:0").value());
+  StreamAcceptor& acceptor = on_port.second;
+  ASSERT_LE(acceptor.most_strangers(),
+            std::max(StrangerTable::files_of_process() / 8, std::uint64_t{8}));
+  acceptor.begin_epoch({.rank = 1, .epoch = 1});
+  acceptor.add_source(SocketAddress::parse("127.0.0.1:0").value());
+  acceptor.add_source(SocketAddress::parse("127.0.0.2:0").value());
   const base::Instant now = base::MonotonicClock().now();
   std::vector<std::unique_ptr<StreamConnection>> known;
-  const auto let_in = [&] {
-    pollfd readable{door.fd(), POLLIN, 0};
+  const auto take_proved = [&] {
+    pollfd readable{acceptor.fd(), POLLIN, 0};
     ::poll(&readable, 1, kPollMs);
-    for (std::unique_ptr<StreamConnection>& one : door.let_in(now)) {
+    for (std::unique_ptr<StreamConnection>& one : acceptor.take_proved(now)) {
       known.push_back(std::move(one));
     }
   };
-  const std::size_t share = door.most_strangers() / StrangerBook::kSourceShare;
+  const std::size_t share = acceptor.most_strangers() / StrangerTable::kSourceShare;
   std::vector<UniqueFd> flood;
   for (std::size_t i = 0; i < share + 4; ++i) {
     flood.push_back(connect_to(port.local(), "127.0.0.2:0"));
-    send_all(flood.back(), Greeting::connecting({.rank = 0, .epoch = 1}, 1, {7}).reply());
-    let_in();
+    send_all(flood.back(), StreamHandshake::connecting({.rank = 0, .epoch = 1}, 1, {7}).reply());
+    take_proved();
   }
-  while (door.turned_away() < 4) {
-    let_in();
+  while (acceptor.rejected() < 4) {
+    take_proved();
   }
   const UniqueFd rank = connect_to(port.local());
-  Greeting greeting = Greeting::connecting({.rank = 0, .epoch = 1}, 1, {3});
-  const auto answer = answer_to(greeting, rank, let_in);
-  greeting.take(answer);
-  send_all(rank, greeting.reply());
+  StreamHandshake handshake = StreamHandshake::connecting({.rank = 0, .epoch = 1}, 1, {3});
+  const auto answer = answer_to(handshake, rank, take_proved);
+  handshake.take(answer);
+  send_all(rank, handshake.reply());
   while (known.empty()) {
-    let_in();
+    take_proved();
   }
   EXPECT_EQ(known[0]->peer(), 0);
 }
@@ -392,7 +382,7 @@ TEST(StreamDoor, AFloodFromOneHostKeepsNoRankOfAnotherOut) {
 
 // A rank that waits for a CPU at its first packet looks like one that UDP does not reach. The test
 // then tries another pair.
-TEST(AutoCarrier, DatagramsThatGetThroughAreUsed) {
+TEST(AutoCarrier, UdpIsUsedIfDatagramsArrive) {
   constexpr int kPairs = 20;
   std::uint64_t over_streams = 1;
   for (int i = 0; i < kPairs && over_streams != 0; ++i) {
@@ -423,15 +413,15 @@ class TcpOnly {
   TcpOnly(const SocketAddress& target, std::pair<UdpSocket, UniqueFd> on_port)
       : target_(target),
         swallows_(std::move(on_port.first)),
-        door_(std::move(on_port.second)),
+        acceptor_(std::move(on_port.second)),
         thread_([this] { relay(); }) {}
 
   void relay() {
     while (!stopped_) {
-      if (Accepted accepted = accept_tcp(door_.get()); accepted.fd.valid()) {
+      if (Accepted accepted = accept_tcp(acceptor_.get()); accepted.fd.valid()) {
         ways_.push_back({std::move(accepted.fd), connect_to(target_)});
       }
-      std::vector<pollfd> polled = {{door_.get(), POLLIN, 0}};
+      std::vector<pollfd> polled = {{acceptor_.get(), POLLIN, 0}};
       for (const Way& way : ways_) {
         polled.push_back({way.in.get(), POLLIN, 0});
         polled.push_back({way.out.get(), POLLIN, 0});
@@ -460,13 +450,13 @@ class TcpOnly {
 
   SocketAddress target_;
   UdpSocket swallows_;
-  UniqueFd door_;
+  UniqueFd acceptor_;
   std::vector<Way> ways_;
   std::atomic<bool> stopped_{false};
   std::thread thread_;
 };
 
-// Rank 0 reaches rank 1 by TCP alone; if `both`, rank 1 reaches rank 0 by TCP alone, too.
+// Only TCP reaches rank 1 from rank 0; if `both`, the same holds in the other direction.
 void expect_fallback(bool both) {
   Rank zero(0, stream_config(0, Carrier::kAuto));
   Rank one(1, stream_config(1, Carrier::kAuto));
@@ -489,11 +479,11 @@ void expect_fallback(bool both) {
   EXPECT_GE(counters_of(*zero.driver).streams.packets_sent, 3000U);
 }
 
-TEST(AutoCarrier, WhereDatagramsDoNotGetThroughTcpDoes) {
+TEST(AutoCarrier, TcpIsUsedIfDatagramsAreDropped) {
   expect_fallback(/*both=*/true);
 }
 
-TEST(AutoCarrier, OneWayIsEnoughToGoOver) {
+TEST(AutoCarrier, OneBlockedDirectionIsEnough) {
   expect_fallback(/*both=*/false);
 }
 

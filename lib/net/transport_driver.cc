@@ -2,32 +2,21 @@
 #include "net/transport_driver.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
-#include <exception>
-#include <map>
 #include <new>
-#include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <variant>
 
-#include "base/clock.h"
-#include "net/path_mtu.h"
-#include "net/send_pacer.h"
+#include "net/address.h"
 #include "net/system_call.h"
-#include "net/task_queue.h"
-#include "transport/datagram_port.h"
-#include "wire/frame_overhead.h"
+#include "wire/packet.h"
 
 namespace spillway::net {
 namespace {
@@ -39,17 +28,12 @@ constexpr int kFlushesPerTurn = 4;
 constexpr unsigned kMaxTurnsBehind = 64;
 // Bytes written to streams before they are handed to the kernel.
 constexpr std::size_t kStreamBytesPerGather = 1024 * 1024;
-// A peer that was never heard is tried by TCP after this silence. If it is still not heard this
-// long after TCP connected, UDP is believed not to reach it. Shorter if the peer timeout is short.
-constexpr base::Duration kTrialAfter = base::milliseconds(200);
-constexpr int kTrialsPerPeerTimeout = 4;
-constexpr base::Duration kStreamsLookedAtAfter = base::milliseconds(20);
 // Number of ports tried until one is free for both UDP and TCP.
 constexpr int kPortsTried = 16;
 // How often a loop that does not sleep looks at its sockets' errors.
 constexpr base::Duration kErrorsLookedAtAfter = base::milliseconds(10);
 // Pause after an exception; a resource that ran out may become available.
-constexpr std::chrono::milliseconds kBreather{10};
+constexpr std::chrono::milliseconds kPauseAfterException{10};
 
 bool is_marked(std::uint8_t tos) {
   return (tos & 3) == SPILLWAY_ECN_CE;
@@ -63,180 +47,116 @@ base::Bytes wire_bytes(std::size_t datagram, const SocketAddress& address) {
 
 }  // namespace
 
-base::Result<DriverConfig> driver_config_from(const base::Environment& environment) {
-  const base::Result<Offloads> offloads = offloads_from(environment);
-  const base::Result<std::int64_t> microseconds = environment.number("SPILLWAY_BUSY_POLL");
-  const auto threads = environment.optional_number("SPILLWAY_IO_THREADS");
-  for (const base::Status& status : {offloads.status(), microseconds.status(), threads.status()}) {
-    if (!status.ok()) {
-      return status;
-    }
-  }
-  DriverConfig config;
-  config.offloads = *offloads;
-  config.busy_poll = base::microseconds(*microseconds);
-  if (*threads) {
-    config.io_threads = static_cast<unsigned>(**threads);
-  }
-  return config;
+void DriverListener::on_broken(const base::Status& cause, transport::Endpoint& /*endpoint*/,
+                               base::Instant /*now*/) {
+  fmt::print(stderr, "spillway: {}\n", cause.message());
+  std::abort();
 }
 
-class TransportDriver::Loop final : private StreamOwner,
-                                    private DatagramWriter,
-                                    private transport::SourceReader {
- public:
-  Loop(const DriverConfig& config, std::vector<UdpSocket> sockets, DriverListener& listener)
-      : config_(config),
-        listener_(listener),
-        port_(endpoint_config(), {}),
-        sender_(std::move(sockets), config.offloads),
-        receiver_(sender_.sockets()[0], config.offloads),
-        pacer_(config.send_rate, config.send_burst) {
-    polled_.push_back({tasks_.fd(), POLLIN, 0});
-    for (const UdpSocket& socket : sender_.sockets()) {
-      polled_.push_back({socket.fd(), 0, 0});  // for its errors
+// ------------------------------------------------------------------ opening
+
+TransportDriver::TransportDriver(const DriverConfig& config, std::vector<UdpSocket> sockets,
+                                 DriverListener& listener)
+    : config_(config),
+      listener_(listener),
+      port_(endpoint_config(), {}),
+      sender_(std::move(sockets), config.offloads),
+      receiver_(sender_.sockets()[0], config.offloads),
+      pacer_(config.send_rate, config.send_burst) {
+  polled_.push_back({tasks_.fd(), POLLIN, 0});
+  for (const UdpSocket& socket : sender_.sockets()) {
+    polled_.push_back({socket.fd(), 0, 0});  // for its errors
+  }
+  polled_[1].events = POLLIN;
+  polled_.push_back({});  // for a socket without room
+}
+
+transport::EndpointConfig TransportDriver::endpoint_config() {
+  transport::EndpointConfig endpoint = config_.endpoint;
+  endpoint.reader = this;
+  return endpoint;
+}
+
+base::Result<std::unique_ptr<TransportDriver>> TransportDriver::open(const DriverConfig& config,
+                                                                     DriverListener& listener) {
+  const bool chooses_port = config.listen.port() == 0;
+  for (int ports_left = chooses_port ? kPortsTried : 1;; --ports_left) {
+    base::Result<std::unique_ptr<TransportDriver>> driver = open_udp(config, listener);
+    if (!driver.ok()) {
+      return driver;
     }
-    polled_[1].events = POLLIN;
-    polled_.push_back({});  // for a socket without room
-  }
-  ~Loop() override { stop_and_wait(); }
-
-  // Also listens for TCP at the same port. Call before anything else.
-  base::Status listen_for_streams();
-
-  void run();
-  void stop() {
-    stopped_ = true;
-    tasks_.wake();
-  }
-  void stop_and_wait() {
-    stop();
-    if (thread_.joinable()) {
-      thread_.join();
+    const base::Status streams =
+        config.carrier == Carrier::kUdp ? base::Status() : (*driver)->listen_for_streams();
+    if (!streams.ok() && ports_left > 1) {
+      continue;
     }
-  }
-  base::Status start();
-  void post(Task task) { tasks_.push(std::move(task)); }
-
-  base::Status begin_helpers();
-  base::Status help_when_idle();
-  void begin_epoch(const transport::Epoch& epoch);
-  base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
-  void add_source(const SocketAddress& address) {
-    receiver_.add_source(address);
-    if (streams_) {
-      streams_->add_source(address);
+    if (!streams.ok() && config.carrier == Carrier::kTcp) {
+      return streams;
     }
+    if (!streams.ok()) {
+      (*driver)->warnings_.push_back("there is UDP alone: " + streams.message());
+    }
+    return driver;
   }
-  const SocketAddress& local() const { return sender_.sockets()[0].local(); }
-  const Offloads& offloads() const { return sender_.offloads(); }
-  DriverCounters counters() const;
+}
 
+base::Result<std::unique_ptr<TransportDriver>> TransportDriver::open_udp(const DriverConfig& config,
+                                                                         DriverListener& listener) {
+  DriverConfig settled = config;
+  settled.offloads = available_offloads(config.offloads);
+  std::vector<UdpSocket> sockets;
   std::vector<std::string> warnings;
-
- private:
-  transport::EndpointConfig endpoint_config() {
-    transport::EndpointConfig endpoint = config_.endpoint;
-    endpoint.reader = this;
-    return endpoint;
+  SocketAddress address = config.listen;
+  for (unsigned path = 0; path < std::max<unsigned>(config.endpoint.exchange.paths, 1); ++path) {
+    base::Result<UdpSocket> socket = UdpSocket::open(address);
+    if (!socket.ok()) {
+      return socket.status();
+    }
+    sockets.push_back(std::move(socket).value());
+    sockets.back().report_errors();
+    // All sockets, because a full one holds up datagrams for the others.
+    const std::optional<std::string> warning =
+        sockets.back().size_buffers(config.socket_buffer_bytes);
+    if (path > 0) {
+      sockets.back().drop_arrivals();
+    } else if (warning) {
+      warnings.push_back(*warning);
+    }
+    address = address.with_port(0);
   }
-  base::Instant now() const { return clock_.now(); }
-  base::Status begin_to_send_with_helper();
-  void turn();
-  void turn_and_wait(base::Instant& last_active);
-  void note_broken(const std::exception& thrown);
-  void tell_broken();
-  void run_tasks();
-  bool receive();
-  void look_at_errors();
-  void on_error(const SocketError& error);
-  void run_timeouts();
-  bool transmit();
-  bool take_back();
-  void tell_unsent();
-  void gather(base::Instant now);
-  std::size_t write_to_stream();
-  void report_events();
-  void wait();
-  std::size_t write_data(const transport::Route& route, const wire::DataStamp& stamp,
-                         transport::PayloadSource& source,
-                         base::MutableByteView out) const override {
-    return port_.write_data(route, stamp, source, out);
+  sockets[0].report_arrivals(settled.offloads.gro);
+  std::unique_ptr<TransportDriver> driver(
+      new TransportDriver(settled, std::move(sockets), listener));
+  if (base::Status status = driver->begin_helpers(); !status.ok()) {
+    return status;
   }
-  void let_go(const wire::MessageId& id, std::uint16_t to) override {
-    sender_.wait_until_written(id, to);
-  }
-  void on_stream_packet(std::uint16_t rank, base::ByteView packet) override;
-  void on_stream_room(std::uint16_t rank, bool has_room) override;
-  void on_stream_lost(std::uint16_t rank) override;
-  void use_stream(std::uint16_t rank);
-  void look_at_streams();
-  void look_for_way(std::uint16_t rank);
-  void sleep_until(base::Instant when);
+  driver->warnings_ = std::move(warnings);
+  return driver;
+}
 
-  DriverConfig config_;
-  DriverListener& listener_;
-  base::MonotonicClock clock_;
-  transport::DatagramPort port_;
-  DatagramSender sender_;
-  DatagramReceiver receiver_;
-  SendPacer pacer_;
-  std::unique_ptr<StreamCarrier> streams_;  // null: UDP alone
-  std::vector<std::uint16_t> unheard_;      // peers whose carrier is undecided
-  base::Duration trial_after_;
-  base::Instant streams_due_;  // when to look at them again
-  transport::Transmission transmission_;
-  TaskQueue<Task> tasks_;
-  std::deque<Task> due_tasks_;                  // taken from the queue
-  std::map<std::string, std::uint16_t> ranks_;  // by address
-  std::vector<pollfd> polled_;
-  ErrorCounters errors_;
-  base::Instant errors_due_;  // when to look for them anyway
-  bool has_errors_ = false;
-  std::optional<base::Status> broken_;  // to be reported to the listener
-  // Allocated while there is memory.
-  const base::Status out_of_memory_{
-      base::StatusCode::kLimitExceeded,
-      "there is no memory left for the thread that moves packets; use smaller tensors or fewer at "
-      "once, or raise the limit (ulimit -v, or the container's)"};
-  bool is_out_of_memory_ = false;  // to be reported, like broken_
-  std::atomic<bool> stopped_{false};
-  std::thread thread_;
-  base::Instant told_;                // latest time passed to the endpoint
-  bool asks_for_processors_ = false;  // ask the listener before using a helper
-  bool active_ = false;               // this turn did something
-  bool blocked_ = false;              // a socket has no room
-  unsigned turns_behind_ = 0;         // consecutive turns that ended with more to read
-  std::uint64_t sleeps_ = 0;
-};
-
-void TransportDriver::Loop::begin_epoch(const transport::Epoch& epoch) {
+void TransportDriver::begin_epoch(const transport::Epoch& epoch) {
   sender_.wait_until_written();
   port_.begin_epoch(epoch);
   receiver_.forget_sources();
   ranks_.clear();
-  unheard_.clear();
   if (streams_) {
-    streams_->begin_epoch({.rank = port_.endpoint().config().rank,
-                           .epoch = epoch.number,
-                           .key = port_.session().config().key});
+    streams_->begin_epoch(epoch.number);
   }
 }
 
-base::Status TransportDriver::Loop::listen_for_streams() {
-  base::Result<std::unique_ptr<StreamCarrier>> streams =
-      StreamCarrier::listen(local(), config_.tcp, *this);
+base::Status TransportDriver::listen_for_streams() {
+  base::Result<std::unique_ptr<StreamPaths>> streams =
+      StreamPaths::listen(local(), config_.endpoint.exchange.peer_timeout, port_,
+                          [this](std::uint16_t rank) { listener_.on_stream_used(rank); });
   if (!streams.ok()) {
     return streams.status();
   }
   streams_ = std::move(streams).value();
-  trial_after_ =
-      std::min(kTrialAfter, config_.endpoint.exchange.peer_timeout / kTrialsPerPeerTimeout);
   polled_.insert(polled_.end() - 1, {streams_->fd(), POLLIN, 0});
   return {};
 }
 
-DriverCounters TransportDriver::Loop::counters() const {
+DriverCounters TransportDriver::counters() const {
   DriverCounters counters{.sent = sender_.counters(),
                           .received = receiver_.counters(),
                           .errors = errors_,
@@ -254,8 +174,7 @@ DriverCounters TransportDriver::Loop::counters() const {
   return counters;
 }
 
-base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
-                                                       const SocketAddress& address) {
+base::Result<unsigned> TransportDriver::add_peer(std::uint16_t rank, const SocketAddress& address) {
   const base::Result<unsigned> mtu = path_mtu(local(), address);
   if (!mtu.ok()) {
     return mtu.status();
@@ -270,19 +189,21 @@ base::Result<unsigned> TransportDriver::Loop::add_peer(std::uint16_t rank,
   sender_.set_address(rank, address);
   receiver_.add_source(address);
   ranks_.emplace(address.to_string(), rank);
+  const bool is_tcp = config_.carrier == Carrier::kTcp;
   if (streams_) {
-    streams_->add_peer(rank, address);
-    unheard_.push_back(rank);
+    streams_->add_peer(rank, address, is_tcp, now());
   }
-  if (config_.carrier == Carrier::kTcp) {
-    port_.endpoint().use_stream(rank);
-    streams_->use(rank, now());
-    return SPILLWAY_MAX_PACKET;
-  }
-  return limit;
+  return is_tcp ? base::Result<unsigned>(SPILLWAY_MAX_PACKET) : limit;
 }
 
-base::Status TransportDriver::Loop::begin_to_send_with_helper() {
+void TransportDriver::add_source(const SocketAddress& address) {
+  receiver_.add_source(address);
+  if (streams_) {
+    streams_->add_source(address);
+  }
+}
+
+base::Status TransportDriver::begin_to_send_with_helper() {
   base::Result<std::unique_ptr<HelperThread>> sends =
       HelperThread::make("spillway-send", "sends packets");
   if (sends.ok()) {
@@ -291,7 +212,7 @@ base::Status TransportDriver::Loop::begin_to_send_with_helper() {
   return sends.status();
 }
 
-base::Status TransportDriver::Loop::help_when_idle() {
+base::Status TransportDriver::help_when_idle() {
   if (config_.io_threads || asks_for_processors_) {
     return {};
   }
@@ -299,7 +220,7 @@ base::Status TransportDriver::Loop::help_when_idle() {
   return begin_to_send_with_helper();
 }
 
-base::Status TransportDriver::Loop::begin_helpers() {
+base::Status TransportDriver::begin_helpers() {
   const unsigned threads = config_.io_threads.value_or(1);
   if (threads > 1) {
     if (base::Status status = begin_to_send_with_helper(); !status.ok()) {
@@ -317,7 +238,7 @@ base::Status TransportDriver::Loop::begin_helpers() {
   return {};
 }
 
-base::Status TransportDriver::Loop::start() {
+base::Status TransportDriver::start() {
   try {
     thread_ = std::thread([this] {
       name_thread("spillway-io");
@@ -329,14 +250,25 @@ base::Status TransportDriver::Loop::start() {
   return {};
 }
 
-void TransportDriver::Loop::run() {
+void TransportDriver::stop() {
+  stopped_ = true;
+  tasks_.wake();
+}
+
+void TransportDriver::stop_and_wait() {
+  stop();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void TransportDriver::run() {
   // By default the kernel may wake us 50 us late, which is a lot for a pacer.
   ::prctl(PR_SET_TIMERSLACK, 1000);
-  base::Instant last_active = now();
   while (!stopped_) {
     try {
       tell_broken();
-      turn_and_wait(last_active);
+      turn_and_wait();
     } catch (const std::exception& thrown) {
       note_broken(thrown);
     }
@@ -344,26 +276,24 @@ void TransportDriver::Loop::run() {
   sender_.take_back();  // after this, no helper reads payload sources
 }
 
-void TransportDriver::Loop::turn_and_wait(base::Instant& last_active) {
+void TransportDriver::turn_and_wait() {
   turn();
-  if (active_) {
-    last_active = now();
-  } else if (now() - last_active >= config_.busy_poll && !stopped_) {
+  if (!active_ && !stopped_) {
     wait();
   }
 }
 
-void TransportDriver::Loop::note_broken(const std::exception& thrown) {
+void TransportDriver::note_broken(const std::exception& thrown) {
   is_out_of_memory_ = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr;
   if (!is_out_of_memory_) {
     broken_ = base::Status(base::StatusCode::kInternal,
                            fmt::format("the thread that moves packets failed: {}", thrown.what()));
   }
-  std::this_thread::sleep_for(kBreather);
+  std::this_thread::sleep_for(kPauseAfterException);
 }
 
 // Keeps the error until the listener has taken it without throwing.
-void TransportDriver::Loop::tell_broken() {
+void TransportDriver::tell_broken() {
   if (!broken_ && !is_out_of_memory_) {
     return;
   }
@@ -373,17 +303,18 @@ void TransportDriver::Loop::tell_broken() {
   broken_.reset();
 }
 
-void TransportDriver::Loop::turn() {
+void TransportDriver::turn() {
   active_ = false;
   run_tasks();
   active_ |= receive();
   look_at_errors();
   run_timeouts();
   active_ |= transmit();
+  active_ |= streams_ && streams_->take_loss();
   report_events();
 }
 
-void TransportDriver::Loop::run_tasks() {
+void TransportDriver::run_tasks() {
   if (tasks_.woken()) {
     for (Task& task : tasks_.take()) {
       due_tasks_.push_back(std::move(task));
@@ -399,7 +330,7 @@ void TransportDriver::Loop::run_tasks() {
   }
 }
 
-bool TransportDriver::Loop::receive() {
+bool TransportDriver::receive() {
   const base::Instant read_at = now();
   const auto handle = [this](base::ByteView datagram, std::uint8_t tos, base::Instant arrived) {
     told_ = std::max(told_, arrived);  // the endpoint's time never runs back
@@ -415,70 +346,15 @@ bool TransportDriver::Loop::receive() {
   if (streams_) {
     const std::uint64_t streamed = streams_->counters().packets_received;
     told_ = std::max(told_, read_at);
-    more |= streams_->receive(read_at);
+    more |= streams_->receive(told_);
     any |= streams_->counters().packets_received > streamed;
   }
   turns_behind_ = more ? turns_behind_ + 1 : 0;
   return any;
 }
 
-void TransportDriver::Loop::on_stream_packet(std::uint16_t rank, base::ByteView packet) {
-  if (!streams_->carries(rank)) {
-    use_stream(rank);  // its sender found that only TCP gets through
-  }
-  port_.on_datagram(packet, /*marked=*/false, told_);
-}
-
-void TransportDriver::Loop::on_stream_room(std::uint16_t rank, bool has_room) {
-  port_.endpoint().set_full(rank, !has_room);
-}
-
-void TransportDriver::Loop::on_stream_lost(std::uint16_t rank) {
-  port_.endpoint().on_stream_lost(rank, told_);
-  active_ = true;
-}
-
-void TransportDriver::Loop::use_stream(std::uint16_t rank) {
-  port_.endpoint().use_stream(rank);
-  streams_->use(rank, told_);
-  listener_.on_stream_used(rank);
-}
-
-void TransportDriver::Loop::look_at_streams() {
-  if (!streams_ || told_ < streams_due_) {
-    return;
-  }
-  streams_due_ = told_ + kStreamsLookedAtAfter;
-  streams_->look(told_);
-  std::erase_if(unheard_, [this](std::uint16_t rank) {
-    const bool is_settled =
-        streams_->carries(rank) || port_.endpoint().contact(rank, told_).has_spoken;
-    if (is_settled) {
-      streams_->drop_trial(rank);
-    }
-    return is_settled;
-  });
-  for (const std::uint16_t rank : unheard_) {
-    look_for_way(rank);
-  }
-}
-
-// Only for peers that were never heard: one that falls silent later has other reasons.
-void TransportDriver::Loop::look_for_way(std::uint16_t rank) {
-  const transport::Endpoint::Contact contact = port_.endpoint().contact(rank, told_);
-  if (!contact.is_awaited || contact.silence < trial_after_) {
-    return;
-  }
-  const std::optional<base::Instant> open_since = streams_->open_since(rank);
-  if (!open_since) {
-    streams_->try_peer(rank, told_);
-  } else if (told_ - *open_since >= trial_after_) {
-    use_stream(rank);
-  }
-}
-
 // Runs only once all arrivals were read: a leaving peer says so before its port refuses.
-void TransportDriver::Loop::look_at_errors() {
+void TransportDriver::look_at_errors() {
   const base::Instant at = now();
   if (turns_behind_ % kMaxTurnsBehind != 0 || (!has_errors_ && at < errors_due_)) {
     return;
@@ -491,7 +367,7 @@ void TransportDriver::Loop::look_at_errors() {
   }
 }
 
-void TransportDriver::Loop::on_error(const SocketError& error) {
+void TransportDriver::on_error(const SocketError& error) {
   if (!error.from_network) {
     return;  // about a failed call, which counted it
   }
@@ -506,7 +382,7 @@ void TransportDriver::Loop::on_error(const SocketError& error) {
 }
 
 // Silence means something only once all arrivals were read; but a flood must not stop timeouts.
-void TransportDriver::Loop::run_timeouts() {
+void TransportDriver::run_timeouts() {
   if (turns_behind_ % kMaxTurnsBehind != 0) {
     return;
   }
@@ -516,7 +392,7 @@ void TransportDriver::Loop::run_timeouts() {
     port_.endpoint().on_timeout(told_);
     look_at_streams();  // silent peers are checked regularly
     active_ = true;
-  } else if (streams_ && streams_->next_look() <= at) {
+  } else if (streams_ && streams_->next_timeout() <= at) {
     told_ = std::max(told_, at);
     look_at_streams();
   }
@@ -528,8 +404,14 @@ void TransportDriver::Loop::run_timeouts() {
   }
 }
 
+void TransportDriver::look_at_streams() {
+  if (streams_) {
+    streams_->on_timeout(told_);
+  }
+}
+
 // Sends what the endpoint has, as far as pacer and sockets allow. True if anything left.
-bool TransportDriver::Loop::transmit() {
+bool TransportDriver::transmit() {
   if (asks_for_processors_) {
     sender_.let_help(listener_.leaves_processors());
   }
@@ -538,7 +420,7 @@ bool TransportDriver::Loop::transmit() {
     if ((sender_.empty() || sender_.is_busy()) && pacer_.may_send(now())) {
       gather(now());
     }
-    const bool streamed = streams_ && streams_->flush();
+    const bool streamed = streams_ && streams_->flush(told_);
     any |= streamed;
     if (sender_.is_busy()) {
       // Read arrivals before handing the next batch to the helper. Do not sleep meanwhile.
@@ -566,19 +448,19 @@ bool TransportDriver::Loop::transmit() {
 }
 
 // Takes the helper's result; false if some datagrams wait for room in a socket.
-bool TransportDriver::Loop::take_back() {
+bool TransportDriver::take_back() {
   const bool have_left = sender_.take_back();
   tell_unsent();
   return have_left;
 }
 
-void TransportDriver::Loop::tell_unsent() {
+void TransportDriver::tell_unsent() {
   if (const std::optional<Unsent> unsent = sender_.take_unsent()) {
     port_.endpoint().on_unsent(unsent->peer, unsent->bytes, unsent->error, told_);
   }
 }
 
-void TransportDriver::Loop::gather(base::Instant at) {
+void TransportDriver::gather(base::Instant at) {
   told_ = std::max(told_, at);
   std::size_t streamed = 0;
   while (sender_.has_room() && pacer_.may_send(at) && streamed < kStreamBytesPerGather) {
@@ -586,7 +468,7 @@ void TransportDriver::Loop::gather(base::Instant at) {
       return;
     }
     if (streams_ && streams_->carries(transmission_.route.peer)) {
-      streamed += write_to_stream();
+      streamed += streams_->write(transmission_);
       continue;
     }
     if (sender_.has_writer() && transmission_.kind == transport::TransmissionKind::kData) {
@@ -600,18 +482,7 @@ void TransportDriver::Loop::gather(base::Instant at) {
   }
 }
 
-std::size_t TransportDriver::Loop::write_to_stream() {
-  const std::uint16_t peer = transmission_.route.peer;
-  const std::optional<base::MutableByteView> room = streams_->room(peer);
-  if (!room) {
-    return 0;
-  }
-  const std::size_t size = port_.write(transmission_, *room);
-  streams_->commit(peer, size);
-  return size;
-}
-
-void TransportDriver::Loop::report_events() {
+void TransportDriver::report_events() {
   transport::Event event;
   while (port_.endpoint().poll_event(event)) {
     if (const auto* sent = std::get_if<transport::SendReport>(&event)) {
@@ -623,17 +494,17 @@ void TransportDriver::Loop::report_events() {
 }
 
 // Sleeps until something is due or arrives.
-void TransportDriver::Loop::wait() {
+void TransportDriver::wait() {
   blocked_ = !take_back();
   base::Instant due = std::min(port_.endpoint().next_timeout(), listener_.next_timeout());
   if (streams_) {
-    due = std::min(due, std::max(streams_->next_look(), streams_due_));
+    due = std::min(due, streams_->next_timeout());
   }
   const bool pacer_holds = sender_.empty() && !pacer_.may_send(now());
   sleep_until(pacer_holds ? std::min(due, pacer_.next()) : due);
 }
 
-void TransportDriver::Loop::sleep_until(base::Instant when) {
+void TransportDriver::sleep_until(base::Instant when) {
   ++sleeps_;
   const timespec timeout = timespec_of(when - now());
   polled_.back() = {blocked_ ? sender_.waiting_fd() : -1, POLLOUT, 0};
@@ -643,113 +514,6 @@ void TransportDriver::Loop::sleep_until(base::Instant when) {
                 (ready > 0 && std::any_of(polled_.begin(), polled_.end(), [](const pollfd& fd) {
                    return (fd.revents & POLLERR) != 0;
                  }));
-}
-
-void DriverListener::on_broken(const base::Status& cause, transport::Endpoint& /*endpoint*/,
-                               base::Instant /*now*/) {
-  fmt::print(stderr, "spillway: {}\n", cause.message());
-  std::abort();
-}
-
-// ------------------------------------------------------------------ the public class
-
-TransportDriver::TransportDriver(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
-TransportDriver::~TransportDriver() = default;
-
-base::Result<std::unique_ptr<TransportDriver>> TransportDriver::open(const DriverConfig& config,
-                                                                     DriverListener& listener) {
-  const bool chooses_port = config.listen.port() == 0;
-  for (int ports_left = chooses_port ? kPortsTried : 1;; --ports_left) {
-    base::Result<std::unique_ptr<Loop>> loop = open_loop(config, listener);
-    if (!loop.ok()) {
-      return loop.status();
-    }
-    const base::Status streams =
-        config.carrier == Carrier::kUdp ? base::Status() : (*loop)->listen_for_streams();
-    if (!streams.ok() && ports_left > 1) {
-      continue;
-    }
-    if (!streams.ok() && config.carrier == Carrier::kTcp) {
-      return streams;
-    }
-    if (!streams.ok()) {
-      (*loop)->warnings.push_back("there is UDP alone: " + streams.message());
-    }
-    return std::unique_ptr<TransportDriver>(new TransportDriver(std::move(loop).value()));
-  }
-}
-
-base::Result<std::unique_ptr<TransportDriver::Loop>> TransportDriver::open_loop(
-    const DriverConfig& config, DriverListener& listener) {
-  DriverConfig settled = config;
-  settled.offloads = available_offloads(config.offloads);
-  std::vector<UdpSocket> sockets;
-  std::vector<std::string> warnings;
-  SocketAddress address = config.listen;
-  for (unsigned path = 0; path < std::max<unsigned>(config.endpoint.exchange.paths, 1); ++path) {
-    base::Result<UdpSocket> socket = UdpSocket::open(address);
-    if (!socket.ok()) {
-      return socket.status();
-    }
-    sockets.push_back(std::move(socket).value());
-    sockets.back().tell_about_errors();
-    // All sockets, because a full one holds up datagrams for the others.
-    const std::optional<std::string> warning =
-        sockets.back().size_buffers(config.socket_buffer_bytes);
-    if (path > 0) {
-      sockets.back().drop_arrivals();
-    } else if (warning) {
-      warnings.push_back(*warning);
-    }
-    address = address.with_port(0);
-  }
-  sockets[0].tell_about_arrivals(settled.offloads.gro);
-  auto loop = std::make_unique<Loop>(settled, std::move(sockets), listener);
-  if (base::Status status = loop->begin_helpers(); !status.ok()) {
-    return status;
-  }
-  loop->warnings = std::move(warnings);
-  return loop;
-}
-
-const SocketAddress& TransportDriver::local() const {
-  return loop_->local();
-}
-const std::vector<std::string>& TransportDriver::warnings() const {
-  return loop_->warnings;
-}
-const Offloads& TransportDriver::offloads() const {
-  return loop_->offloads();
-}
-void TransportDriver::begin_epoch(const transport::Epoch& epoch) {
-  loop_->begin_epoch(epoch);
-}
-base::Result<unsigned> TransportDriver::add_peer(std::uint16_t rank, const SocketAddress& address) {
-  return loop_->add_peer(rank, address);
-}
-void TransportDriver::add_source(const SocketAddress& address) {
-  loop_->add_source(address);
-}
-base::Status TransportDriver::help_when_idle() {
-  return loop_->help_when_idle();
-}
-void TransportDriver::post(Task task) {
-  loop_->post(std::move(task));
-}
-base::Status TransportDriver::start() {
-  return loop_->start();
-}
-void TransportDriver::run() {
-  loop_->run();
-}
-void TransportDriver::stop() {
-  loop_->stop();
-}
-void TransportDriver::stop_and_wait() {
-  loop_->stop_and_wait();
-}
-DriverCounters TransportDriver::counters() const {
-  return loop_->counters();
 }
 
 }  // namespace spillway::net

@@ -34,7 +34,7 @@ inline constexpr std::size_t kWaits = 6;
 std::string_view wait_name(Wait wait);
 
 // Interval between two looks of a rank at itself.
-inline constexpr base::Duration kWaitLookEvery = base::milliseconds(5);
+inline constexpr base::Duration kWaitSampleInterval = base::milliseconds(5);
 
 struct WaitCounts {
   std::array<std::uint64_t, kWaits> looks{};  // by Wait

@@ -113,9 +113,9 @@ base::Result<std::shared_ptr<ExecutionTrace>> ExecutionTrace::open(
   std::uint32_t rank = identity.rank;
   std::uint32_t world = identity.world - identity.servers;
   const base::Result<std::optional<LaunchOutline>> launch = outline_of_launch(environment);
-  if (launch.ok() && *launch && (*launch)->seat.world >= world) {
-    rank = (*launch)->seat.rank;
-    world = (*launch)->seat.world;
+  if (launch.ok() && *launch && (*launch)->position.world >= world) {
+    rank = (*launch)->position.rank;
+    world = (*launch)->position.world;
   }
   TraceRegistry& registry = trace_registry();
   const std::lock_guard lock(registry.mutex);

@@ -36,11 +36,21 @@
 #include "base/units.h"
 #include "collective/operation.h"
 #include "net/system_call.h"
-#include "observe/chakra/encode.h"
-#include "observe/identity.h"
-#include "observe/request_watcher.h"
+#include "observe/chakra.h"
+#include "observe/log.h"
 
 namespace spillway::runtime {
+
+// Is told when a caller waits for a request and when the request ends.
+
+class RequestWatcher {
+ public:
+  virtual ~RequestWatcher() = default;
+  // Called on the waiting thread. `is_over`: the operation ended, not only the wait.
+  virtual void on_wait(base::Instant began, base::Instant ended, bool is_over) = 0;
+  // Called once, on the communicator's thread, before any waiter returns.
+  virtual void on_end(base::Instant at) = 0;
+};
 
 class ExecutionTrace : public std::enable_shared_from_this<ExecutionTrace> {
  public:

@@ -2,13 +2,17 @@
 #include "observe/flight_recorder.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -18,9 +22,9 @@
 #include "net/system_call.h"
 #include "observe/log.h"
 #include "observe/operation_record.h"
-#include "observe/safe_text.h"
 
 namespace spillway::runtime {
+
 namespace {
 
 // All accesses are sequentially consistent. A dump announces itself before it reads `places`. A
@@ -215,7 +219,7 @@ FlightRecorder::FlightRecorder(const Identity& identity, std::uint32_t records)
       slots_(new RecordSlot[records]),
       unfinished_(records, false),
       registration_(*this) {
-  SPILLWAY_CHECK(records >= 1 && records <= kMaxRecords);
+  SPILLWAY_CHECK(records >= 1);
 }
 
 FlightRecorder::Ticket FlightRecorder::begin(const OperationRecord& record) {
@@ -293,6 +297,87 @@ base::Result<bool> FlightRecorder::dump_to_file_on_error(const std::string& file
   }
   dump(fd.get());
   return true;
+}
+
+namespace {
+
+// The handler's data. Written before the handler is installed, never after.
+struct HandlerState {
+  struct sigaction before {};
+  std::string file;
+};
+HandlerState& handler_state() {
+  static auto* state = new HandlerState;  // never freed: signals may come during exit
+  return *state;
+}
+HandlerState* installed = nullptr;
+
+void dump_to(const std::string& file) {
+  const int fd =
+      file.empty() ? STDERR_FILENO : base::open_own_file(file.c_str(), base::Opening::kAppend);
+  dump_recorders(fd < 0 ? STDERR_FILENO : fd);
+  if (fd > STDERR_FILENO) {
+    ::close(fd);
+  }
+}
+
+void call(const struct sigaction& handler, int signal, siginfo_t* info, void* context) {
+  if ((handler.sa_flags & SA_SIGINFO) != 0) {
+    handler.sa_sigaction(signal, info, context);
+  } else if (handler.sa_handler != SIG_DFL && handler.sa_handler != SIG_IGN) {
+    handler.sa_handler(signal);
+  }
+}
+
+void on_signal(int signal, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  dump_to(installed->file);
+  errno = saved_errno;
+  call(installed->before, signal, info, context);
+}
+
+bool has_handler(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 ||
+         (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+}
+
+// Lets system calls fail with EINTR only if the previous handler did: its owner may rely on it.
+struct sigaction action_before(const struct sigaction& before) {
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags =
+      SA_SIGINFO | SA_ONSTACK | (has_handler(before) ? before.sa_flags & SA_RESTART : SA_RESTART);
+  action.sa_mask = before.sa_mask;
+  return action;
+}
+
+base::Status install(const DumpConfig& config) {
+  HandlerState& state = handler_state();
+  state.file = config.file;
+  installed = &state;
+  if (::sigaction(config.signal, nullptr, &state.before) == 0) {
+    const struct sigaction action = action_before(state.before);
+    if (::sigaction(config.signal, &action, nullptr) == 0) {
+      return {};
+    }
+  }
+  return net::system_error(fmt::format("handle signal {}", config.signal), errno);
+}
+
+}  // namespace
+
+DumpConfig dump_config(const base::Environment& environment) {
+  return {.signal = SIGUSR2,
+          .file = expand_path(environment.text("SPILLWAY_FLIGHT_FILE"), nullptr)};
+}
+
+base::Status install_signal_dump(const DumpConfig& config) {
+  static std::once_flag once;
+  base::Status status;
+  if (config.signal != 0) {
+    std::call_once(once, [&] { status = install(config); });
+  }
+  return status;
 }
 
 }  // namespace spillway::runtime

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "observe/flight_recorder.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <deque>
-#include <nlohmann/json.hpp>
+#include <functional>
 #include <thread>
 
 #include "base/clock.h"
 #include "net/system_call.h"
+#include "observe/flight_recorder.h"
 #include "observe/observe_testing.h"
 #include "observe/operation_observer.h"
 
 namespace spillway::runtime {
+
 namespace {
 
 using nlohmann::json;
@@ -139,13 +144,6 @@ TEST(FlightRecorder, TheFirstFailureIsDumpedToAFile) {
   EXPECT_NE(refused.status().message().find("SPILLWAY_FLIGHT_FILE"), std::string::npos);
 }
 
-TEST(FlightRecorder, ItsSizeComesFromAVariable) {
-  EXPECT_EQ(observer_config({}, {})->records, 1024U);
-  EXPECT_EQ(observer_config({{"SPILLWAY_FLIGHT_RECORDER", "64"}}, {})->records, 64U);
-  EXPECT_EQ(observer_config({{"SPILLWAY_FLIGHT_RECORDER", "0"}}, {}).status().message(),
-            "SPILLWAY_FLIGHT_RECORDER is '0': it must be a whole number from 1 to 65536");
-}
-
 TEST(FlightRecorder, ReadersNeverSeeHalfARecord) {
   FlightRecorder recorder({}, 3);
   std::atomic<bool> ends{false};
@@ -221,4 +219,188 @@ TEST(RecorderRegistry, RecordersMayGoWhileADumpRuns) {
 }
 
 }  // namespace
+
+namespace {
+
+TEST(RecordSlot, IsEmptyAndThenHoldsWhatWasPublishedLast) {
+  RecordSlot slot;
+  OperationRecord record;
+  EXPECT_EQ(slot.read(record), RecordSlot::Sight::kEmpty);
+  for (std::uint32_t i = 1; i < 5; ++i) {
+    slot.publish(uniform_record(i));
+    ASSERT_EQ(slot.read(record), RecordSlot::Sight::kRead);
+    EXPECT_EQ(record.sequence, i);
+    EXPECT_TRUE(is_uniform(record));
+  }
+}
+
+// Records are made in advance, so the writer only writes.
+TEST(RecordSlot, AReaderNeverSeesAMixture) {
+  const OperationRecord records[] = {uniform_record(1), uniform_record(2), uniform_record(3)};
+  RecordSlot slot;
+  slot.publish(records[0]);
+  std::atomic<bool> ends{false};
+  std::thread writer([&] {
+    for (std::size_t i = 0; !ends.load(std::memory_order_relaxed); ++i) {
+      slot.publish(records[i % 3]);
+    }
+  });
+  std::uint64_t seen = 0;
+  std::uint64_t mixed = 0;
+  for (int i = 0; i < 200'000 || seen == 0; ++i) {
+    OperationRecord record;
+    if (slot.read(record) == RecordSlot::Sight::kRead) {
+      ++seen;
+      mixed += is_uniform(record) ? 0 : 1;
+    }
+  }
+  ends.store(true);
+  writer.join();
+  EXPECT_GT(seen, 0U);
+  EXPECT_EQ(mixed, 0U);
+}
+
+}  // namespace
+
+// A process installs one handler per signal for good, so every test uses a child process.
+
+namespace {
+
+using nlohmann::json;
+
+volatile sig_atomic_t handled = 0;
+void count_signal(int /*signal*/) {
+  handled = handled + 1;
+}
+void count_signal_with_sender(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  handled = handled + (info->si_pid == ::getpid() ? 1 : 100);
+}
+
+OperationRecord running(std::uint32_t sequence) {
+  return {.sequence = sequence,
+          .state = OperationState::kRunning,
+          .kind = "broadcast",
+          .queued = base::MonotonicClock().now()};
+}
+
+pid_t start_child(const std::function<bool()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a killed test leaves no child behind
+    ::_exit(work() ? 0 : 1);
+  }
+  return child;
+}
+
+bool succeeds(pid_t child) {
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(SignalDump, ASignalDumpsWhatIsPendingAndCallsTheHandlerBefore) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("flight");
+  EXPECT_TRUE(succeeds(start_child([&] {
+    struct sigaction before {};
+    before.sa_sigaction = count_signal_with_sender;
+    before.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGUSR2, &before, nullptr);
+    FlightRecorder recorder({.communicator = "world", .rank = 2, .world = 4}, 8);
+    recorder.begin(running(9));
+    const bool installed = install_signal_dump({.signal = SIGUSR2, .file = file}).ok();
+    ::kill(::getpid(), SIGUSR2);
+    return installed && handled == 1;
+  })));
+  const auto lines = lines_of(text_of(file));
+  ASSERT_EQ(lines.size(), 2U);
+  const json line = json::parse(lines[1]);
+  EXPECT_EQ(line["rank"], 2);
+  EXPECT_EQ(line["sequence"], 9);
+  EXPECT_EQ(line["kind"], "broadcast");
+  EXPECT_EQ(line["state"], "running");
+  EXPECT_TRUE(line.contains("pending_us"));
+}
+
+// The signal may interrupt the writer anywhere, even in the middle of a record.
+TEST(SignalDump, TheWriterItselfCanBeInterrupted) {
+  constexpr int kSignals = 50;
+  const TemporaryFolder folder;
+  const std::string file = folder.file("flight");
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  const pid_t child = start_child([&] {
+    ::signal(SIGUSR2, count_signal);
+    FlightRecorder recorder({}, 2);
+    const auto ticket = recorder.begin(running(0));
+    if (!install_signal_dump({.signal = SIGUSR2, .file = file}).ok() ||
+        ::write(ready[1], "", 1) != 1) {
+      return false;
+    }
+    for (std::uint32_t i = 0; handled < kSignals; ++i) {
+      recorder.update(ticket, running(i));
+    }
+    return true;
+  });
+  ::close(ready[1]);
+  char byte = 0;
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    ::kill(child, SIGUSR2);
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  const auto lines = lines_of(text_of(file));
+  EXPECT_GE(lines.size(), 2U * kSignals);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(json::parse(lines[i])["record"], i % 2 == 0 ? "recorder" : "operation");
+  }
+}
+
+TEST(SignalDump, AHandlerThatComesLaterStays) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("flight");
+  EXPECT_TRUE(succeeds(start_child([&] {
+    const FlightRecorder recorder({}, 2);
+    const DumpConfig config = {.signal = SIGUSR1, .file = file};
+    const bool first = install_signal_dump(config).ok();
+    ::signal(SIGUSR1, count_signal);
+    const bool second = install_signal_dump(config).ok();
+    ::raise(SIGUSR1);
+    return first && second && handled == 1;
+  })));
+  EXPECT_EQ(text_of(file), "");
+}
+
+TEST(SignalDump, WithoutAFileItGoesToStandardErrorAndNobodyDies) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("stderr");
+  EXPECT_TRUE(succeeds(start_child([&] {
+    const bool redirected = std::freopen(file.c_str(), "w", stderr) != nullptr;
+    const FlightRecorder recorder({.communicator = "here"}, 2);
+    const bool installed = install_signal_dump(dump_config({})).ok();
+    ::raise(SIGUSR2);
+    return redirected && installed;
+  })));
+  EXPECT_EQ(json::parse(text_of(file))["communicator"], "here");
+}
+
+TEST(SignalDump, NoneLeavesTheSignalAlone) {
+  EXPECT_TRUE(succeeds(start_child([] {
+    struct sigaction action {};
+    const bool ok = install_signal_dump({}).ok();
+    ::sigaction(SIGUSR2, nullptr, &action);
+    return ok && action.sa_handler == SIG_DFL;
+  })));
+}
+
+TEST(SignalDump, ReadsItsVariable) {
+  EXPECT_EQ(dump_config({}).signal, SIGUSR2);
+  EXPECT_EQ(dump_config({{"SPILLWAY_FLIGHT_FILE", "/x/%p"}}).file,
+            "/x/" + std::to_string(::getpid()));
+}
+
+}  // namespace
+
 }  // namespace spillway::runtime

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <mutex>
@@ -12,11 +13,11 @@
 #include <vector>
 
 #include "base/own_file.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "base/version.h"
-#include "observe/identity.h"
 
 namespace spillway::runtime {
+
 namespace {
 
 constexpr std::uint32_t kEverything = ~0U;
@@ -169,7 +170,11 @@ base::Status start_log(const base::Environment& environment) {
   static std::once_flag once;
   const base::Result<LogConfig> config = log_config(environment);
   if (config.ok()) {
-    std::call_once(once, [&] { apply_log_config(*config); });
+    std::call_once(once, [&] {
+      apply_log_config(*config);
+      base::warn_of_unknown_variables(environment,
+                                      [](const std::string& warning) { log_warn("{}", warning); });
+    });
   }
   return config.status();
 }
@@ -180,6 +185,53 @@ ScopedLogRank::ScopedLogRank(std::uint32_t rank) : before_(thread_rank) {
 
 ScopedLogRank::~ScopedLogRank() {
   thread_rank = before_;
+}
+
+namespace {
+
+std::string as_file_name(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+std::string meaning_of(char letter, const Identity* identity) {
+  switch (letter) {
+    case 'h':
+      return host_name();
+    case 'p':
+      return std::to_string(::getpid());
+    case '%':
+      return "%";
+    case 'r':
+      return identity == nullptr ? "%r" : std::to_string(identity->rank);
+    case 'c':
+      return identity == nullptr ? "%c" : as_file_name(identity->communicator);
+    default:
+      return {'%', letter};
+  }
+}
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) {
+    return "unknown";
+  }
+  const std::string_view text = name.data();
+  return std::string(text.substr(0, text.find('.')));
+}
+
+std::string expand_path(std::string_view pattern, const Identity* identity) {
+  std::string path;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '%' && i + 1 < pattern.size()) {
+      path += meaning_of(pattern[++i], identity);
+    } else {
+      path += pattern[i];
+    }
+  }
+  return path;
 }
 
 }  // namespace spillway::runtime

@@ -57,7 +57,8 @@ base::Result<LogConfig> log_config(const base::Environment& environment);
 // Logs the version if that level is enabled.
 void apply_log_config(const LogConfig& config);
 
-// Configures the log from the environment, on the first call only.
+// Configures the log from the environment, and warns of SPILLWAY_* variables that nothing reads. On
+// the first call only.
 base::Status start_log(const base::Environment& environment);
 
 // While it lives, this thread's lines carry `rank`.
@@ -105,5 +106,26 @@ template <typename... Args>
 void log_trace(LogSubsystem subsystem, fmt::format_string<Args...> format, Args&&... args) {
   log(LogLevel::kTrace, subsystem, format, std::forward<Args>(args)...);
 }
+
+// The communicator and rank that logs, dumps and metrics name; and the placeholders in paths, which
+// differ from process to process:
+//
+//   %h host name, up to its first dot    %p process id    %r rank    %c communicator's name    %% %
+//
+// A % before anything else stays as it is. Plain values; any thread.
+
+struct Identity {
+  std::string communicator = "world";
+  std::uint32_t rank = 0;
+  std::uint32_t world = 1;
+  std::uint32_t local_rank = 0;  // among the job's ranks on this machine
+  std::uint32_t servers = 0;     // parameter servers, which `world` counts too
+};
+
+// Host name of this machine, up to its first dot.
+std::string host_name();
+
+// Without an `identity`, %r and %c stay as they are. A '/' in a communicator's name becomes '_'.
+std::string expand_path(std::string_view pattern, const Identity* identity);
 
 }  // namespace spillway::runtime

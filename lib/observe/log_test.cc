@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "base/version.h"
-#include "observe/identity.h"
 #include "observe/observe_testing.h"
 
 namespace spillway::runtime {

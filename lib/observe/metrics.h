@@ -15,15 +15,27 @@
 #pragma once
 
 #include <array>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
+#include "base/environment.h"
+#include "base/status.h"
 #include "base/units.h"
+#include "collective/report.h"
+#include "net/address.h"
+#include "net/metrics_server.h"
+#include "observe/log.h"
 #include "observe/operation_record.h"
 
 namespace spillway::runtime {
@@ -56,13 +68,22 @@ struct OperationCounts {
   std::uint64_t failed = 0;
 };
 
-// Packets and operations of one peer.
+// Packets and operations of one peer, summed over operations.
 struct PeerMetrics {
   std::uint32_t rank = 0;
   std::uint64_t lost_packets = 0;
   std::uint64_t trimmed_packets = 0;
   std::uint64_t late_operations = 0;  // completed without all of its part
+
+  void add(const collective::PeerDelivery& delivery) {
+    lost_packets += delivery.missing;
+    trimmed_packets += delivery.trimmed;
+    late_operations += delivery.late ? 1 : 0;
+  }
 };
+
+// Entries of ranks 0 to world - 1, all zero.
+std::vector<PeerMetrics> peer_metrics(std::uint32_t world);
 
 struct CommunicatorMetrics {
   std::string communicator = "world";
@@ -100,5 +121,80 @@ std::string metrics_text(std::span<const CommunicatorMetrics> communicators);
 
 // `value` as a label: valid UTF-8, with \, " and line ends escaped.
 std::string escaped_label(std::string_view value);
+
+// ------------------------------------------------------------------ export
+
+// Exports a process's metrics, as its variables say: into a file, over HTTP, both, or nowhere (the
+// default). All sources of a process with the same place, communicators and a job, appear there
+// together.
+//
+//   SPILLWAY_METRICS_FILE     a path (identity.h), for node-exporter's textfile collector. Without
+//                             %r or %p, local ranks from 1 on add their number, so that they do
+//                             not overwrite each other: `name.prom`, `name.1.prom`. It is written
+//                             at start, every 10 seconds, and at the end
+//   SPILLWAY_METRICS_LISTEN   address:port that answers GET /metrics; a port alone is one of
+//                             127.0.0.1. Each rank adds its local rank to the port; port 0 of an
+//                             address means any free port
+//
+// The file is replaced by a rename, so readers see one whole text. A file that cannot be written
+// causes one warning until it can be written again. A port that is taken causes a warning only.
+//
+// The place's threads call the sources, never after the export is destroyed. Any thread may create
+// and destroy exports.
+
+class MetricsFile {
+ public:
+  // Throws std::system_error if no thread can be made.
+  MetricsFile(std::string path, base::Duration period, std::function<std::string()> render);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+ private:
+  void run();
+  void write();
+
+  const std::string path_;
+  const base::Duration period_;
+  const std::function<std::string()> render_;
+  bool warned_ = false;  // used only by the thread
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ends_ = false;  // under mutex_
+  std::thread thread_;
+};
+
+class MetricsPlace;
+
+struct MetricsConfig {
+  std::string file{};  // empty: no file
+  base::Duration period = base::seconds(10);
+  std::optional<net::SocketAddress> listen{};
+};
+
+base::Result<MetricsConfig> metrics_config(const base::Environment& environment,
+                                           const Identity& identity);
+
+// Exactly one of the two is set.
+struct MetricsSource {
+  std::function<CommunicatorMetrics()> communicator{};
+  std::function<std::string()> text{};  // whole families, with names that no communicator uses
+};
+
+class MetricsExport {
+ public:
+  MetricsExport(const MetricsConfig& config, MetricsSource source);
+  ~MetricsExport();
+  MetricsExport(const MetricsExport&) = delete;
+  MetricsExport& operator=(const MetricsExport&) = delete;
+
+  // The address of the HTTP server; nullopt if there is none.
+  std::optional<net::SocketAddress> address() const;
+
+ private:
+  MetricsSource source_;
+  std::shared_ptr<MetricsPlace> file_;
+  std::shared_ptr<MetricsPlace> server_;
+};
 
 }  // namespace spillway::runtime

@@ -8,6 +8,7 @@
 #include "observe/metrics.h"
 
 namespace spillway::runtime {
+
 namespace {
 
 OperationRecord record_of(const collective::Operation& operation) {
@@ -43,16 +44,11 @@ void take_report(const collective::OperationReport& report, OperationRecord& rec
 
 base::Result<ObserverConfig> observer_config(const base::Environment& environment,
                                              const Identity& identity) {
-  const base::Result<std::int64_t> records = environment.number("SPILLWAY_FLIGHT_RECORDER");
-  const base::Result<DumpConfig> dump = dump_config(environment);
   const base::Result<MetricsConfig> metrics = metrics_config(environment, identity);
-  for (const base::Status* status : {&records.status(), &dump.status(), &metrics.status()}) {
-    if (!status->ok()) {
-      return *status;
-    }
+  if (!metrics.ok()) {
+    return metrics.status();
   }
-  return ObserverConfig{.records = static_cast<std::uint32_t>(*records),
-                        .dump = *dump,
+  return ObserverConfig{.dump = dump_config(environment),
                         .timeline = expand_path(environment.text("SPILLWAY_TIMELINE"), &identity),
                         .metrics = *metrics,
                         .waits = environment.text("SPILLWAY_WAITS"),
@@ -62,16 +58,12 @@ base::Result<ObserverConfig> observer_config(const base::Environment& environmen
 OperationObserver::OperationObserver(const Identity& identity, const ObserverConfig& config)
     : identity_(identity),
       flight_file_(config.dump.file),
-      recorder_(identity, config.records),
+      recorder_(identity),
       timeline_(open_timeline(config.timeline, identity)),
       waits_(config.waits) {
   metrics_.communicator = identity.communicator;
   metrics_.rank = identity.rank;
-  for (std::uint32_t rank = 0; rank < identity.world; ++rank) {
-    PeerMetrics peer;
-    peer.rank = rank;
-    metrics_.peers.push_back(peer);
-  }
+  metrics_.peers = peer_metrics(identity.world);
   if (const base::Status status = install_signal_dump(config.dump); !status.ok()) {
     log_warn("{}", status.message());
   }
@@ -158,10 +150,100 @@ void OperationObserver::count(const OperationRecord& record,
   metrics_.user_bytes_in += input_bytes(report.operation, group);
   metrics_.user_bytes_out += output_bytes(report.operation, group);
   for (std::size_t rank = 0; rank < report.peers.size(); ++rank) {
-    metrics_.peers[rank].lost_packets += report.peers[rank].missing;
-    metrics_.peers[rank].trimmed_packets += report.peers[rank].trimmed;
-    metrics_.peers[rank].late_operations += report.peers[rank].late ? 1 : 0;
+    metrics_.peers[rank].add(report.peers[rank]);
   }
+}
+
+namespace {
+
+base::Instant next_multiple(base::Instant now) {
+  const std::int64_t every = net::kWaitSampleInterval.count();
+  return base::Instant(base::nanoseconds((now.since_zero().count() / every + 1) * every));
+}
+
+std::uint64_t& looks_at(net::WaitCounts& counts, net::Wait wait) {
+  return counts.looks[static_cast<std::size_t>(wait)];
+}
+
+std::optional<net::WaitBoard> open_board(const std::string& path) {
+  if (path.empty()) {
+    return std::nullopt;
+  }
+  base::Result<net::WaitBoard> board = net::WaitBoard::open(path);
+  if (!board.ok()) {
+    log_warn("what ranks wait for is not counted: {}", board.status().message());
+    return std::nullopt;
+  }
+  return std::move(board).value();
+}
+
+}  // namespace
+
+net::Wait wait_of(transport::Holdup holdup, bool is_computing) {
+  switch (holdup) {
+    case transport::Holdup::kNothing:
+      return net::Wait::kNothing;
+    case transport::Holdup::kWindow:
+      return net::Wait::kWindow;
+    case transport::Holdup::kCredit:
+      return net::Wait::kCredit;
+    case transport::Holdup::kReport:
+    case transport::Holdup::kReceiver:
+    case transport::Holdup::kIncoming:
+      break;
+    case transport::Holdup::kIdle:
+      return net::Wait::kComputing;  // nothing in the network to wait for
+  }
+  if (is_computing) {
+    return net::Wait::kComputing;
+  }
+  return holdup == transport::Holdup::kReport ? net::Wait::kAnswer : net::Wait::kOtherRank;
+}
+
+WaitWatch::WaitWatch(const std::string& path) : WaitWatch(open_board(path)) {}
+
+void WaitWatch::begin(base::Instant now) {
+  if (!board_) {
+    return;
+  }
+  if (under_way_++ == 0) {
+    due_ = next_multiple(now);
+  }
+  board_->add({.under_way = 1});
+}
+
+void WaitWatch::end() {
+  if (!board_) {
+    return;
+  }
+  if (--under_way_ == 0) {
+    due_ = transport::kNever;
+  }
+  board_->add({.under_way = UINT64_MAX});  // adds -1
+}
+
+void WaitWatch::look(net::Wait wait, base::Instant now) {
+  if (now < due_) {
+    return;
+  }
+  net::WaitCounts seen;
+  looks_at(seen, net::Wait::kComputing) =
+      static_cast<std::uint64_t>((now - due_).count() / net::kWaitSampleInterval.count());
+  ++looks_at(seen, wait);
+  board_->add(seen);
+  due_ = next_multiple(now);
+}
+
+void WaitWatch::tell(const transport::EndpointCounters& counters) {
+  if (!board_) {
+    return;
+  }
+  board_->add({.sent_bytes = counters.data_sent_bytes - told_.sent_bytes,
+               .resent_bytes = counters.data_resent_bytes - told_.resent_bytes,
+               .wasted_bytes = counters.wasted_bytes - told_.wasted_bytes});
+  told_.sent_bytes = counters.data_sent_bytes;
+  told_.resent_bytes = counters.data_resent_bytes;
+  told_.wasted_bytes = counters.wasted_bytes;
 }
 
 }  // namespace spillway::runtime

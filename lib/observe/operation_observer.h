@@ -7,24 +7,58 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "base/environment.h"
+#include "base/units.h"
 #include "collective/report.h"
 #include "net/transport_driver.h"
+#include "net/wait_board.h"
 #include "observe/flight_recorder.h"
-#include "observe/identity.h"
+#include "observe/log.h"
 #include "observe/metrics.h"
-#include "observe/metrics_export.h"
-#include "observe/signal_dump.h"
 #include "observe/timeline.h"
-#include "observe/wait_watch.h"
+#include "transport/endpoint.h"
 
 namespace spillway::runtime {
 
+// Samples what a communicator's operations wait for, and counts it on a board that the observing
+// process, such as a lab, creates (net/wait_board.h):
+//
+//   SPILLWAY_WAITS   the board's path; unset: no sampling
+//
+// While an operation is in flight, it samples every net::kWaitSampleInterval, at multiples of that
+// period, so that samples do not follow the operations' rhythm. If a sample is late by whole
+// periods, the loop's thread was busy or had no processor: those periods count as computing.
+//
+// One thread, the communicator's. Any number of communicators share a board.
+
+net::Wait wait_of(transport::Holdup holdup, bool is_computing);
+
+class WaitWatch {
+ public:
+  // Warns if the board cannot be opened; an empty path means no board.
+  explicit WaitWatch(const std::string& path);
+  explicit WaitWatch(std::optional<net::WaitBoard> board) : board_(std::move(board)) {}
+
+  void begin(base::Instant now);
+  void end();
+  // When to call look(); kNever if no operation is in flight or there is no board.
+  base::Instant next_look() const { return due_; }
+  void look(net::Wait wait, base::Instant now);
+  // Adds the bytes counted since the last call.
+  void tell(const transport::EndpointCounters& counters);
+
+ private:
+  std::optional<net::WaitBoard> board_;
+  std::uint64_t under_way_ = 0;
+  base::Instant due_ = transport::kNever;
+  net::WaitCounts told_;
+};
+
 struct ObserverConfig {
-  std::uint32_t records = 0;  // of the flight recorder
   DumpConfig dump{};
   std::string timeline{};  // a path; empty: none
   MetricsConfig metrics{};

@@ -10,14 +10,12 @@
 #include <string_view>
 #include <utility>
 
-#include "base/chrome_events.h"
 #include "base/clock.h"
 #include "base/own_file.h"
+#include "base/text.h"
 #include "net/system_call.h"
-#include "observe/identity.h"
 #include "observe/log.h"
 #include "observe/operation_record.h"
-#include "observe/safe_text.h"
 
 namespace spillway::runtime {
 namespace {

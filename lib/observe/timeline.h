@@ -29,7 +29,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "net/system_call.h"
-#include "observe/identity.h"
+#include "observe/log.h"
 #include "observe/operation_record.h"
 
 namespace spillway::runtime {

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "codec/row_decoder.h"
-#include "wire/widen.h"
+#include "codec/row_codec.h"
+#include "wire/data_packet.h"
 
 namespace spillway::packetize {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packets back into a tensor: any subset, in any order, whole, trimmed, repeated or damaged. Loss
-// is not an error; the DeliveryReport counts it.
+// The receiver's side: packets back into a tensor, in any subset and order, whole, trimmed,
+// duplicated or damaged. Loss is not an error; the DeliveryReport counts it.
 //
 // add() verifies a packet and decodes the trusted part straight into the tensor's memory, still
 // rotated. finish() rotates the rows back, rescales for missing packets, and reports. With
@@ -24,14 +24,13 @@
 
 #include "codec/kernels.h"
 #include "codec/plane_code.h"
-#include "codec/row.h"
-#include "packetize/kept_planes.h"
+#include "codec/row_codec.h"
 #include "packetize/packet_plan.h"
 #include "wire/data_packet.h"
 
 namespace spillway::packetize {
 
-// What arrived of one message. Every expected packet is in exactly one of whole, trimmed and
+// The account of one message. Every expected packet is in exactly one of whole, trimmed and
 // missing; every coordinate in exactly one entry of coordinates_by_planes.
 struct DeliveryReport {
   // Packets of the message.

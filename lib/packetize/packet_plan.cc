@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -33,7 +34,7 @@ std::size_t packet_size(std::size_t quanta, const Encoding& encoding, std::size_
   const std::size_t planes = quanta * kBytesPerQuantumPlane * encoding.precision;
   return spillway_packed_size(static_cast<__u32>(planes),
                               static_cast<__u32>(std::min(planes, head_capacity)),
-                              SPILLWAY_CODEC_PLANES);
+                              SPILLWAY_PAYLOAD_PLANES);
 }
 
 base::Status check_arguments(const PacketLimits& limits, const Encoding& encoding) {
@@ -185,6 +186,42 @@ std::size_t PacketPlan::wire_bytes() const {
     total += packet_size(place(packet).count / SPILLWAY_QUANTUM, encoding, head_capacity_);
   }
   return total;
+}
+
+// ------------------------------------------------------------------ a message in memory
+
+std::size_t plane_stride(const PacketPlan& plan) {
+  return plan.coordinates_per_packet() / 8 * plan.planes();
+}
+
+std::size_t plane_memory_bytes(const PacketPlan& plan) {
+  return plan.packet_count() * plane_stride(plan);
+}
+
+KeptPlanes KeptPlanes::make(const PacketPlan& plan) {
+  return make_in(plan, PlaneMemory(new std::uint8_t[plane_memory_bytes(plan)]));
+}
+
+KeptPlanes KeptPlanes::make_in(const PacketPlan& plan, PlaneMemory memory) {
+  return {std::move(memory), std::vector<codec::RowHeader>(plan.layout().row_count()),
+          std::vector<std::uint16_t>(plan.packet_count())};
+}
+
+wire::DataHeader packet_header(const PacketPlan& plan, std::size_t packet,
+                               const codec::RowHeader& row) {
+  const PacketPlace place = plan.place(packet);
+  wire::DataHeader header;
+  header.stamp.packet = static_cast<std::uint16_t>(packet);
+  header.stamp.last = packet + 1 == plan.packet_count();
+  header.row_log2 = static_cast<std::uint8_t>(plan.layout().row(place.row).log2_length);
+  header.rotations = static_cast<std::uint8_t>(row.rotations);
+  header.planes = static_cast<std::uint8_t>(plan.planes());
+  header.row = static_cast<std::uint16_t>(place.row);
+  header.slot = static_cast<std::uint8_t>(place.slot);
+  header.quanta = static_cast<std::uint16_t>(plan.quanta());
+  header.scale = row.scale;
+  header.head_bytes = static_cast<std::uint16_t>(plan.head_bytes(place.count));
+  return header;
 }
 
 }  // namespace spillway::packetize

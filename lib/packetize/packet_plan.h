@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What sender and receiver must agree on: the job, the message, and the plan by which a tensor
-// becomes packets (rows, coordinates per packet, head size).
+// The agreement of sender and receiver: the job, the message, and the plan by which a tensor
+// becomes packets (rows, coordinates per packet, head size). Also a coded message in memory, laid
+// out by the plan.
 //
 // The job's seed determines the rotation of every message. Ranks of a run derive it from the run's
-// key (seed_of), like the keys of their checks. So a receiver with another seed refuses packets
+// key, like the keys of their checks. So a receiver with another seed refuses packets
 // instead of decoding them to noise.
 //
 // The network decides the plan. Its MTU bounds a packet. Its trim size bounds the head, which must
@@ -12,16 +13,20 @@
 // size means few coordinates per packet, whatever the MTU; room left in the head is filled with
 // further planes. Real switches trim to one global size, give or take a few bytes.
 //
-// Both ends compute the same plan from the same arguments; a plan is a pure value.
+// Both ends compute the same plan from the same arguments. Plans are values, functions are pure:
+// any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/status.h"
-#include "codec/row.h"
+#include "codec/row_codec.h"
 #include "wire/data_packet.h"
-#include "wire/frame_overhead.h"
+#include "wire/packet.h"
 #include "wire/packet_auth.h"
 
 namespace spillway::packetize {
@@ -107,5 +112,39 @@ class PacketPlan {
   std::size_t packet_count_;
   std::size_t max_packet_size_;
 };
+
+// ------------------------------------------------------------------ a message in memory
+//
+// A coded message in memory: its packets' planes, at a fixed stride, and its rows' headers. A
+// sender's CPU or GPU encoder fills it, and packets are written from it. A receiver fills it from
+// packets.
+//
+// The memory may be borrowed; it returns to its lender when the last owner releases it.
+
+using PlaneMemory = std::shared_ptr<std::uint8_t[]>;
+
+// Bytes from one packet's planes to the next packet's, and bytes of all of them.
+std::size_t plane_stride(const PacketPlan& plan);
+std::size_t plane_memory_bytes(const PacketPlan& plan);
+
+struct KeptPlanes {
+  PlaneMemory memory;                  // plane_memory_bytes() of the plan
+  std::vector<codec::RowHeader> rows;  // one entry per row; empty if no packet of the row arrived
+  std::vector<std::uint16_t> bytes;    // per packet: bytes of its planes present, from the first on
+
+  // Starts empty, in memory of its own or in the given memory.
+  static KeptPlanes make(const PacketPlan& plan);
+  static KeptPlanes make_in(const PacketPlan& plan, PlaneMemory memory);
+
+  // The planes of a packet that are present.
+  base::ByteView planes_of(const PacketPlan& plan, std::size_t packet) const {
+    return {memory.get() + packet * plane_stride(plan), bytes[packet]};
+  }
+};
+
+// The header of a packet without the transport's fields. Its stamp holds only the packet's index
+// and whether it is the message's last.
+wire::DataHeader packet_header(const PacketPlan& plan, std::size_t packet,
+                               const codec::RowHeader& row);
 
 }  // namespace spillway::packetize

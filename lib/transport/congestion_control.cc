@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include "transport/rival_controls.h"
-
 namespace spillway::transport {
+
 namespace {
 
 // In packets: enough that packets behind a lost one reveal the loss.
@@ -21,7 +20,7 @@ double ratio(base::Duration a, base::Duration b) {
   return static_cast<double>(a.count()) / static_cast<double>(b.count());
 }
 
-// The default controller, after UET's NSCC. Marks and queueing delay together decide:
+// The controller of every job, after UET's NSCC. Marks and queueing delay together decide:
 //
 //                  delay below target          delay above target
 //   not marked     grow, faster when far off   grow by a packet per round trip
@@ -57,7 +56,7 @@ class SpillwayControl final : public CongestionControl {
   double window_;
   base::Duration base_round_trip_ = base::seconds(3600);
   base::Instant next_decrease_;
-  base::Instant deaf_until_;  // feedback until then is about packets sent before it adapted
+  base::Instant ignore_until_;  // feedback until then is about packets sent before it adapted
   // The interval over which quick adaptation measures.
   base::Instant interval_end_;
   std::int64_t interval_acked_ = 0;
@@ -80,7 +79,7 @@ void SpillwayControl::on_feedback(const FeedbackSample& sample) {
   }
   const base::Duration delay = std::max(sample.round_trip - base_round_trip_, base::Duration());
   adapt_quickly(sample, delay);
-  if (sample.now >= deaf_until_ && config_.trimmed_target == 0.0) {
+  if (sample.now >= ignore_until_ && config_.trimmed_target == 0.0) {
     grow_or_shrink(sample, delay);
   } else if (config_.trimmed_target > 0.0) {
     set_window(window_ + static_cast<double>(sample.acked_bytes) *
@@ -109,10 +108,10 @@ void SpillwayControl::adapt_quickly(const FeedbackSample& sample, base::Duration
     return;
   }
   const auto achieved = static_cast<double>(interval_acked_);
-  if (interval_end_ > base::Instant() && sample.now >= deaf_until_ &&
+  if (interval_end_ > base::Instant() && sample.now >= ignore_until_ &&
       achieved < window_ * kLittleGetsThrough && is_overwhelmed(sample, delay)) {
     set_window(achieved);
-    deaf_until_ = sample.now + base_round_trip_ + delay;
+    ignore_until_ = sample.now + base_round_trip_ + delay;
   }
   interval_end_ = sample.now + base_round_trip_ + config_.delay_target;
   interval_acked_ = 0;
@@ -125,7 +124,7 @@ void SpillwayControl::grow_or_shrink(const FeedbackSample& sample, base::Duratio
   const bool is_marked = sample.marked_packets * 2 > sample.acked_packets;
   const bool is_late = delay > config_.delay_target;
   const double per_window = static_cast<double>(sample.acked_bytes) / window_;
-  if (sample.over_budget || sample.spoilt_packets > 0 || (is_marked && is_late)) {
+  if (sample.over_budget || sample.unusable_packets > 0 || (is_marked && is_late)) {
     if (sample.now >= next_decrease_) {
       set_window(used(sample) * std::max(kSmallestDecrease, 1.0 - decrease(sample, delay)));
       next_decrease_ = sample.now + std::max(sample.round_trip, base_round_trip_);
@@ -153,7 +152,7 @@ double SpillwayControl::decrease(const FeedbackSample& sample, base::Duration de
   if (sample.over_budget) {
     return 1.0 - kSmallestDecrease;
   }
-  const double spoilt = sample.spoilt_packets / std::max<double>(sample.acked_packets, 1.0);
+  const double spoilt = sample.unusable_packets / std::max<double>(sample.acked_packets, 1.0);
   const bool is_marked = sample.marked_packets * 2 > sample.acked_packets;
   const double excess = is_marked && delay > config_.delay_target
                             ? kDecreaseGain * (1.0 - ratio(config_.delay_target, delay))
@@ -171,14 +170,6 @@ void SpillwayControl::on_silence(base::Instant now) {
 }  // namespace
 
 std::unique_ptr<CongestionControl> make_congestion_control(const CongestionConfig& config) {
-  switch (config.kind) {
-    case ControllerKind::kDctcp:
-      return std::make_unique<DctcpControl>(config);
-    case ControllerKind::kTimely:
-      return std::make_unique<TimelyControl>(config);
-    case ControllerKind::kSpillway:
-      break;
-  }
   return std::make_unique<SpillwayControl>(config);
 }
 

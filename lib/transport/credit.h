@@ -21,10 +21,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <deque>
+#include <optional>
 
 #include "base/check.h"
-#include "wire/widen.h"
+#include "base/units.h"
+#include "wire/data_packet.h"
+#include "wire/packet.h"
 
 namespace spillway::transport {
 
@@ -76,7 +81,7 @@ class CreditBook {
   void want_less(std::uint32_t packets) {
     SPILLWAY_CHECK(packets <= wanted_);
     wanted_ -= packets;
-    spoilt_ = std::min(spoilt_, wanted_);
+    unusable_ = std::min(unusable_, wanted_);
   }
   std::uint32_t wanted() const { return wanted_; }
 
@@ -91,7 +96,7 @@ class CreditBook {
   std::uint32_t grantable(std::uint32_t standing, std::uint32_t window,
                           std::uint32_t quantum) const {
     const std::uint32_t whole = std::max(std::min(wanted_, window), standing);
-    const std::uint32_t kept = std::min(spoilt_, whole - std::min(whole, quantum));
+    const std::uint32_t kept = std::min(unusable_, whole - std::min(whole, quantum));
     const std::uint64_t limit = sent() + whole - kept;
     if (limit <= granted_) {
       return 0;
@@ -105,17 +110,87 @@ class CreditBook {
   }
   void grant(std::uint32_t packets) { granted_ += packets; }
 
-  // on_spoilt(): a packet came trimmed and must be retransmitted. on_repaired(): a retransmission
+  // on_unusable(): a packet came trimmed and must be retransmitted. on_repaired(): a retransmission
   // came.
-  void on_spoilt() { ++spoilt_; }
-  void on_repaired() { spoilt_ -= spoilt_ > 0 ? 1 : 0; }
+  void on_unusable() { ++unusable_; }
+  void on_repaired() { unusable_ -= unusable_ > 0 ? 1 : 0; }
 
  private:
   std::uint64_t granted_;
   std::uint64_t numbered_;    // numbered_ + unseen_ never exceeds granted_
   std::uint64_t unseen_ = 0;  // lost, with no later packet on their paths
   std::uint32_t wanted_ = 0;
-  std::uint32_t spoilt_ = 0;  // not yet repaired; 0 again once nothing is wanted
+  std::uint32_t unusable_ = 0;  // not yet repaired; 0 again once nothing is wanted
+};
+
+// Decides when each peer may send more packets: the receiver's cure for incast. The receiver knows
+// who sends to it and how much, so it hands out its link's time in quanta of packets, at the rate
+// of the link: the most urgent peer first, equals in turn.
+//
+// Credit takes a while to come back as packets, and far longer where ranks share processors. So it
+// is granted ahead of the rate, up to a certain depth, like a token bucket that fills at the rate.
+// The depth grows when a sender runs out of credit. It shrinks when packets are marked, or are
+// trimmed and must be retransmitted.
+//
+// Over-send: on a trimming fabric credit may flow faster than the link, so that the bottleneck is
+// always full and the excess is trimmed. The pace is steered to keep the trimmed share at its
+// target: every kSampledPackets the pace moves by how far off the share was.
+//
+// Pure: slots in, slots out; the caller keeps the credit books. One thread.
+
+class CreditPacer {
+ public:
+  // Depths, as transmission time on the link.
+  struct Depths {
+    base::Duration least{};
+    base::Duration most{};
+  };
+  CreditPacer(base::BitRate rate, std::optional<double> trimmed_target, const Depths& depths);
+
+  // Adds a peer that wants credit; it must not be in line already.
+  void enqueue(std::uint32_t slot, std::uint8_t priority);
+  // A peer in line has become more urgent.
+  void raise(std::uint32_t slot, std::uint8_t from, std::uint8_t to);
+  bool empty() const { return waiting_mask_ == 0; }
+  base::Instant next_grant() const { return next_grant_; }
+
+  // Removes and returns the peer whose turn it is; call only if not empty and next_grant() has
+  // come.
+  std::uint32_t take_turn();
+  // That peer was granted packets that take so many bytes on the wire.
+  void granted(base::Bytes bytes, base::Instant now);
+
+  void on_arrival(bool trimmed);
+  // A peer has used all its credit and has more to send.
+  void on_starved() { deepen(kDeeper); }
+  void on_marked() { deepen(base::Duration() - depth_ / kMarkedShare); }
+  void on_unusable() { deepen(base::Duration() - depth_ / kUnusableShare); }
+  double pace() const { return pace_; }
+  base::Duration depth() const { return depth_; }
+
+ private:
+  static constexpr std::uint32_t kSampledPackets = 128;
+  static constexpr base::Duration kDeeper = base::microseconds(20);  // each time
+  static constexpr int kMarkedShare = 512;  // the depth shrinks by one part in so many
+  static constexpr int kUnusableShare = 32;
+
+  // Granted credit stays granted: only the next grant moves.
+  void deepen(base::Duration by) {
+    const base::Duration depth = std::clamp(depth_ + by, depths_.least, depths_.most);
+    next_grant_ = next_grant_ - (depth - depth_);
+    depth_ = depth;
+  }
+
+  base::BitRate rate_;
+  std::optional<double> trimmed_target_;
+  double pace_ = 1.0;
+  Depths depths_;
+  base::Duration depth_;
+  base::Instant next_grant_;
+  std::array<std::deque<std::uint32_t>, SPILLWAY_PRIORITIES> waiting_;
+  std::uint32_t waiting_mask_ = 0;
+  std::uint32_t sampled_packets_ = 0;
+  std::uint32_t sampled_trimmed_ = 0;
 };
 
 }  // namespace spillway::transport

@@ -4,16 +4,20 @@
 // and verified here, so the endpoint only ever sees packets that passed their checks; everything
 // that leaves is written and sealed here.
 //
-// A datagram's header names the peer whose keys it has to pass. The endpoint counts datagrams of
-// unknown peers, other jobs and other epochs; those that fail a check are counted here, by fault.
-// Neither kind changes any state. One thread.
+// A datagram's header names the peer whose keys it has to pass; the peer is looked up once. The
+// endpoint counts datagrams of unknown peers, other jobs and other epochs; those that fail a check
+// are counted here, by fault. Neither kind changes any state. One thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
+#include "base/status.h"
 #include "transport/endpoint.h"
-#include "transport/session.h"
+#include "wire/key.h"
+#include "wire/packet_auth.h"
+#include "wire/sum_datagram.h"
 
 namespace spillway::transport {
 
@@ -23,8 +27,11 @@ class DatagramPort {
 
   Endpoint& endpoint() { return endpoint_; }
   const Endpoint& endpoint() const { return endpoint_; }
-  const Session& session() const { return session_; }
+  const SessionConfig& session() const { return session_; }
+  // Null if the rank is no peer.
+  const PeerSession* session_with(std::uint16_t rank) const;
 
+  // Keys are made when a peer is added.
   base::Status add_peer(std::uint16_t rank, base::Instant now);
   // Moves to another epoch, which has no peers yet. All messages end here without an event; packets
   // of the old epoch are foreign from now on.
@@ -57,11 +64,15 @@ class DatagramPort {
   wire::PacketFault on_data(base::ByteView bytes, bool marked, base::Instant now);
   wire::PacketFault on_control(base::ByteView bytes, base::Instant now);
   wire::PacketFault on_sum(base::ByteView bytes, bool marked, base::Instant now);
+  // Protects sum packets; all ranks of the epoch share it. Made when it is first asked for; null
+  // where it cannot be.
+  const wire::SumAuth* sums() const;
   bool wrote_control(std::uint16_t to, base::ByteView quoted);
   bool wrote_data(std::uint16_t to, base::ByteView quoted, base::Instant now);
 
   Endpoint endpoint_;
-  Session session_;
+  SessionConfig session_;
+  mutable std::optional<wire::SumAuth> sums_;
   std::array<std::uint64_t, wire::kPacketFaults> faults_{};
   Transmission transmission_;
   wire::ControlPacket control_;

@@ -5,27 +5,54 @@
 #include <string>
 
 #include "base/check.h"
+#include "transport/congestion_control.h"
 #include "transport/core.h"
 #include "transport/receiver.h"
-#include "transport/round_trip.h"
 #include "transport/sender.h"
 #include "transport/sum_exchange.h"
-#include "wire/widen.h"
+#include "wire/data_packet.h"
 
 namespace spillway::transport {
 namespace {
 
-// A stream is silent for longer while it backs off, and reports itself when its other end is gone.
-constexpr int kStreamPatience = 4;
+// The peer timeout of a stream is longer by this factor: TCP is silent while it backs off, and it
+// reports a closed connection itself.
+constexpr int kStreamTimeoutFactor = 4;
 
-// How long a peer whose port is said to refuse may take to answer: this share of the peer timeout
-// (which grows where ranks share processors), at most kRefusedPatience, but at least some round
-// trips.
+// A peer whose port is reported to refuse has this share of the peer timeout to reply (which grows
+// where ranks share processors), at most kRefusedTimeout, but at least some round trips.
 constexpr int kRefusedShare = 4;
-constexpr base::Duration kRefusedPatience = base::seconds(1);
+constexpr base::Duration kRefusedTimeout = base::seconds(1);
 constexpr int kRefusedRoundTrips = 4;
 
 }  // namespace
+
+// ------------------------------------------------------------------ sessions
+
+base::Result<std::unique_ptr<PeerSession>> PeerSession::make(const SessionConfig& session,
+                                                             const EndpointConfig& config,
+                                                             std::uint16_t peer) {
+  base::Result<wire::PacketAuth> out =
+      wire::PacketAuth::make(session.key, {config.epoch, config.rank, peer}, session.protection);
+  base::Result<wire::PacketAuth> in =
+      wire::PacketAuth::make(session.key, {config.epoch, peer, config.rank}, session.protection);
+  if (!out.ok() || !in.ok()) {
+    return out.ok() ? in.status() : out.status();
+  }
+  return std::unique_ptr<PeerSession>(new PeerSession{.out = std::move(out).value(),
+                                                      .in = std::move(in).value(),
+                                                      .first_number = config.first_number,
+                                                      .newest_control = config.first_number});
+}
+
+void PeerSession::on_data(std::uint8_t path, std::uint64_t number) {
+  if (path >= newest_data.size()) {
+    newest_data.resize(path + std::size_t{1}, first_number);
+  }
+  newest_data[path] = std::max(newest_data[path], number);
+}
+
+// ------------------------------------------------------------------ the endpoint
 
 class Endpoint::Impl {
  public:
@@ -63,65 +90,65 @@ class Endpoint::Impl {
     }
     const ExchangeConfig& exchange = core.config.exchange;
     const base::Duration silence = now - peer.last_heard;
-    if (peer.is_suspect() && now - *peer.refused >= refused_patience(peer)) {
-      bury(peer, DeathCause::kRefused, now);
+    if (peer.is_suspect() && now - *peer.refused >= refused_timeout(peer)) {
+      declare_dead(peer, DeathCause::kRefused, now);
       return;
     }
-    if (silence >= exchange.peer_timeout * (peer.is_stream ? kStreamPatience : 1)) {
-      bury(peer, DeathCause::kSilent, now);
+    if (silence >= exchange.peer_timeout * (peer.is_stream ? kStreamTimeoutFactor : 1)) {
+      declare_dead(peer, DeathCause::kSilent, now);
       return;
     }
     if (peer.is_suspect()) {
-      ask(peer);
+      ping(peer);
     } else if (silence >= std::min(exchange.probe_max, core.watch_interval())) {
-      ask_for_sign_of_life(peer);
+      ping_silent_peer(peer);
     }
     core.watch(peer, now);
   }
 
-  base::Duration refused_patience(const Peer& peer) const {
+  base::Duration refused_timeout(const Peer& peer) const {
     const base::Duration timeout = core.config.exchange.peer_timeout;
-    const base::Duration usual = std::min(timeout / kRefusedShare, kRefusedPatience);
-    return std::min(timeout, std::max(usual, peer.round_trip.patience() * kRefusedRoundTrips));
+    const base::Duration usual = std::min(timeout / kRefusedShare, kRefusedTimeout);
+    return std::min(timeout, std::max(usual, peer.round_trip.timeout() * kRefusedRoundTrips));
   }
 
-  // Anybody on the way can say that a port refuses. So that only begins an exchange that nobody
-  // else can answer: the peer is asked, and a living one replies.
+  // Any host on the path can claim that a port refuses. So the claim only causes a ping, to which
+  // only a living peer can reply.
   void suspect(Peer& peer, base::Instant now) {
     if (!peer.is_suspect()) {
       peer.refused = now;
-      ask(peer);
+      ping(peer);
       core.watch(peer, now);
     }
   }
 
-  void bury(Peer& peer, DeathCause cause, base::Instant now) {
+  void declare_dead(Peer& peer, DeathCause cause, base::Instant now) {
     peer.dead = true;
     sender.end_messages_to(peer, Outcome::kPeerDead);
     receiver.end_messages_from(peer, now);
     core.events.push_back(PeerDead{peer.rank, cause});
   }
 
-  void ask_for_sign_of_life(Peer& peer) {
+  void ping_silent_peer(Peer& peer) {
     if (peer.incoming > 0) {
-      receiver.ask_for_answer(peer);
-    } else if (peer.outgoing == 0) {  // otherwise its outgoing messages ask
-      ask(peer);
+      receiver.ping(peer);
+    } else if (peer.outgoing == 0) {  // otherwise PROBEs of the messages to it do the same
+      ping(peer);
     }
   }
 
-  // The question is about no message, so the peer always answers it.
-  void ask(const Peer& peer) {
-    core.queue_reply({.kind = ControlWork::Kind::kReply,
+  // The ping names no message, so every living peer replies to it.
+  void ping(const Peer& peer) {
+    core.queue_reply({.kind = PendingControl::Kind::kReply,
                       .peer = peer.rank,
                       .reply = wire::ControlType::kCredit,
-                      .asks = true,
+                      .ping = true,
                       .message = {.source = peer.rank}});
   }
 
   void queue_leave(std::uint16_t peer) {
     core.queue_reply(
-        {.kind = ControlWork::Kind::kReply, .peer = peer, .reply = wire::ControlType::kLeave});
+        {.kind = PendingControl::Kind::kReply, .peer = peer, .reply = wire::ControlType::kLeave});
   }
 
   void on_leave(const wire::ControlPacket& packet, Peer& peer) {
@@ -130,7 +157,7 @@ class Endpoint::Impl {
     }
     peer.has_left = true;
     if (packet.leave.cause == wire::FailureCause::kClosed && packet.leave.culprit == peer.rank) {
-      // The peer was done, so it needs nothing more.
+      // The peer has finished, so it needs no more data.
       sender.end_messages_to(peer, Outcome::kEverything);
     }
     PeerFailed failed{packet.source, packet.leave.culprit, packet.leave.cause,
@@ -141,14 +168,14 @@ class Endpoint::Impl {
     core.events.push_back(std::move(failed));
   }
 
-  // The next control packet, if any message has something to say.
+  // Writes the next control packet, if there is one.
   bool poll_control(base::Instant now, Transmission& out) {
     while (!core.control.empty()) {
-      const ControlWork work = core.control.front();
+      const PendingControl work = core.control.front();
       const bool written = write_control(work, out.control, now);
-      if (work.kind != ControlWork::Kind::kAnswer || !receiver.owes_more(work.slot)) {
+      if (work.kind != PendingControl::Kind::kReport || !receiver.has_more_reports(work.slot)) {
         core.control.pop_front();
-        if (work.kind == ControlWork::Kind::kAnswer) {
+        if (work.kind == PendingControl::Kind::kReport) {
           receiver.leave_queue(work.slot);
         }
       }
@@ -160,13 +187,13 @@ class Endpoint::Impl {
     return false;
   }
 
-  bool write_control(const ControlWork& work, wire::ControlPacket& packet, base::Instant now) {
+  bool write_control(const PendingControl& work, wire::ControlPacket& packet, base::Instant now) {
     switch (work.kind) {
-      case ControlWork::Kind::kProbe:
+      case PendingControl::Kind::kProbe:
         return sender.write_probe(work.slot, packet);
-      case ControlWork::Kind::kAnswer:
-        return receiver.write_answer(work.slot, packet, now);
-      case ControlWork::Kind::kReply:
+      case PendingControl::Kind::kReport:
+        return receiver.write_report(work.slot, packet, now);
+      case PendingControl::Kind::kReply:
         --core.replies;
         packet.type = work.reply;
         packet.destination = work.peer;
@@ -175,7 +202,7 @@ class Endpoint::Impl {
         packet.stop = work.stop;
         packet.credit.granted =
             static_cast<std::uint32_t>(core.peers.find(work.peer)->book.granted());
-        packet.credit.answer = work.asks;
+        packet.credit.answer = work.ping;
         packet.credit.path_count = 0;
         if (work.reply == wire::ControlType::kLeave) {
           packet.leave = *core.left;
@@ -225,7 +252,8 @@ const EndpointConfig& Endpoint::config() const {
   return impl_->core.config;
 }
 
-base::Status Endpoint::add_peer(std::uint16_t rank, base::Instant now) {
+base::Status Endpoint::add_peer(std::uint16_t rank, base::Instant now,
+                                std::unique_ptr<PeerSession> session) {
   Core& core = impl_->core;
   if (core.peers.find(rank) != nullptr) {
     return base::invalid_argument("rank " + std::to_string(rank) + " is a peer already");
@@ -238,11 +266,16 @@ base::Status Endpoint::add_peer(std::uint16_t rank, base::Instant now) {
                          .first_number = core.config.first_number};
   CongestionConfig congestion = core.config.congestion;
   congestion.trimmed_target = core.config.exchange.trimmed_target.value_or(0.0);
-  core.peers
-      .add(rank, core.config.exchange.paths, paths, congestion,
-           packets_in(core.config.exchange.unsolicited, core.config))
-      .last_heard = now;
+  Peer& peer = core.peers.add(rank, core.config.exchange.paths, paths, congestion,
+                              packets_in(core.config.exchange.unsolicited, core.config));
+  peer.last_heard = now;
+  peer.session = std::move(session);
   return {};
+}
+
+const Peer* Endpoint::find_peer(std::uint16_t rank) const {
+  const PeerTable& peers = impl_->core.peers;
+  return peers.find(rank);
 }
 
 base::Status Endpoint::send(const SendOptions& options, base::Instant now) {
@@ -297,7 +330,7 @@ void Endpoint::retire_before(std::uint16_t peer, std::uint64_t operation) {
   }
 }
 
-void Endpoint::watch_everybody(bool watch, base::Instant now) {
+void Endpoint::watch_all_peers(bool watch, base::Instant now) {
   Core& core = impl_->core;
   core.peers.for_each([&](Peer& peer) {
     if (watch && !peer.dead) {
@@ -329,20 +362,18 @@ void Endpoint::begin_epoch(const Epoch& epoch) {
   impl_->core.counters = counters;
 }
 
-bool Endpoint::admits(const Envelope& envelope) {
-  return impl_->admit(envelope) != nullptr;
+Peer* Endpoint::admit(const Envelope& envelope) {
+  return impl_->admit(envelope);
 }
 
-void Endpoint::complete(std::uint64_t& epoch, wire::MessageId& message, std::uint16_t peer) {
-  Core& core = impl_->core;
-  const Peer* known = core.peers.find(peer);
-  SPILLWAY_CHECK(known != nullptr);
+void Endpoint::complete(std::uint64_t& epoch, wire::MessageId& message, const Peer& peer) const {
+  const Core& core = impl_->core;
   epoch = core.config.epoch;
-  // Point-to-point messages are numbered by direction: answers are about messages to the peer.
-  const bool is_answer =
+  // Point-to-point messages are numbered by direction: reports are about messages to the peer.
+  const bool is_report =
       message.phase == wire::Phase::kPointToPoint && message.source == core.config.rank;
   const std::uint64_t near =
-      is_answer ? known->point_to_point_sent : core.floor_of(message.phase, *known);
+      is_report ? peer.point_to_point_sent : core.floor_of(message.phase, peer);
   message.operation = wire::widen(static_cast<std::uint32_t>(message.operation), near);
 }
 
@@ -350,29 +381,36 @@ void Endpoint::on_data(const DataArrival& arrival, base::Instant now) {
   const wire::DataStamp& stamp = arrival.stamp;
   Peer* peer = impl_->admit({stamp.job, stamp.epoch, stamp.message.source, stamp.destination});
   if (peer != nullptr) {
-    impl_->receiver.on_data(arrival, *peer, now);
+    on_data(arrival, *peer, now);
   }
 }
 
+void Endpoint::on_data(const DataArrival& arrival, Peer& peer, base::Instant now) {
+  impl_->receiver.on_data(arrival, peer, now);
+}
+
 void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) {
-  Core& core = impl_->core;
   Peer* peer = impl_->admit({packet.job, packet.epoch, packet.source, packet.destination});
-  if (peer == nullptr) {
-    return;
+  if (peer != nullptr) {
+    on_control(packet, *peer, now);
   }
-  if (!peer->replay.accept(packet.sequence)) {
+}
+
+void Endpoint::on_control(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
+  Core& core = impl_->core;
+  if (!peer.replay.accept(packet.sequence)) {
     ++core.counters.replayed;
     return;
   }
-  peer->last_heard = now;
-  peer->has_spoken = true;
+  peer.last_heard = now;
+  peer.has_spoken = true;
   ++core.counters.control_taken;
   if (core.left && packet.type != wire::ControlType::kLeave) {
     impl_->queue_leave(packet.source);
   }
   switch (packet.type) {
     case wire::ControlType::kProbe:
-      impl_->receiver.on_probe(packet, *peer, now);
+      impl_->receiver.on_probe(packet, peer, now);
       return;
     case wire::ControlType::kStop:
       impl_->sender.on_stop(packet, now);
@@ -381,32 +419,27 @@ void Endpoint::on_control(const wire::ControlPacket& packet, base::Instant now) 
       impl_->sender.on_bitmap(packet, now);
       return;
     case wire::ControlType::kCredit:
-      impl_->sender.on_credit(packet, *peer, now);
+      impl_->sender.on_credit(packet, peer, now);
       return;
     case wire::ControlType::kWait:
       impl_->sender.on_wait(packet, now);
       return;
     case wire::ControlType::kLeave:
-      impl_->on_leave(packet, *peer);
+      impl_->on_leave(packet, peer);
       return;
   }
 }
 
 void Endpoint::on_sum(const wire::SumPacket& packet, std::span<const std::uint64_t> words,
                       bool marked, base::Instant now) {
-  if (impl_->admit({packet.job, packet.epoch, packet.source, packet.destination}) == nullptr) {
-    return;
-  }
   if (impl_->core.left) {
     impl_->queue_leave(packet.source);
   }
   impl_->sums.on_packet(packet, words, marked, now);
 }
 
-void Endpoint::on_cut_sum(const wire::SumPacket& packet, base::Instant now) {
-  if (impl_->admit({packet.job, packet.epoch, packet.source, packet.destination}) != nullptr) {
-    impl_->sums.on_cut(packet, now);
-  }
+void Endpoint::on_trimmed_sum(const wire::SumPacket& packet, base::Instant now) {
+  impl_->sums.on_trimmed(packet, now);
 }
 
 void Endpoint::on_refused(std::uint16_t rank, base::Instant now) {
@@ -419,7 +452,7 @@ void Endpoint::on_refused(std::uint16_t rank, base::Instant now) {
 void Endpoint::on_stream_lost(std::uint16_t rank, base::Instant now) {
   Peer* peer = impl_->core.peers.find(rank);
   if (peer != nullptr && !peer->dead && peer->is_awaited()) {
-    impl_->bury(*peer, DeathCause::kRefused, now);
+    impl_->declare_dead(*peer, DeathCause::kRefused, now);
   }
 }
 
@@ -550,7 +583,7 @@ Holdup Endpoint::holdup() const {
 std::size_t Endpoint::memory_bytes() const {
   return impl_->core.peers.memory_bytes() + impl_->core.timers.memory_bytes() +
          impl_->sender.memory_bytes() + impl_->receiver.memory_bytes() +
-         impl_->sums.memory_bytes() + impl_->core.control.size() * sizeof(ControlWork);
+         impl_->sums.memory_bytes() + impl_->core.control.size() * sizeof(PendingControl);
 }
 
 }  // namespace spillway::transport

@@ -3,50 +3,51 @@
 // One rank's end of the transport: bounded-loss messages to and from its peers, as a pure state
 // machine. Time and packets are handed in, packets to send and events come out:
 //
-//   send(), expect()              what the owner wants
+//   send(), expect()              messages that the owner sends or expects
 //   on_data(), on_control()       packets that arrived and passed their checks
 //   on_timeout()                  when the clock passed next_timeout()
-//   poll_transmit()               the next packet to send; ask again until it says no
+//   poll_transmit()               the next packet to send; call until it returns false
 //   poll_event()                  messages that ended or stall, peers that died or left
 //
-// After any of the first three, poll both. A run is a function of what was handed in: nothing reads
-// a clock, draws from outside, or depends on addresses in memory.
+// After any of the first three, poll both. The output depends only on the calls: nothing reads a
+// clock, draws random numbers from outside, or depends on addresses in memory.
 //
 // The exchange (docs/algorithms.md): a sender announces a message with a PROBE, sends its packets
-// as credit and window allow, and probes again when all were sent. The receiver answers with a STOP
-// when the message is over, and with a BITMAP of what arrived when it is not. It answers WAIT when
-// its owner does not expect the message yet. After the last packet it also sends the BITMAP
-// unasked. CREDIT packets carry grants and, per path, what arrived. The sender retransmits what the
-// budget does not forgive, and asks again.
+// as credit and window allow, and probes again when all were sent. The receiver responds with a
+// STOP when the message is over, and with a BITMAP of what arrived when it is not. It responds with
+// WAIT when its owner does not expect the message yet. After the last packet it also sends the
+// BITMAP without a PROBE. CREDIT packets carry grants and, per path, reports of what arrived. The
+// sender retransmits the missing packets that exceed the loss budget, and probes again.
 //
 // Limits: EndpointLimits bounds every table; what does not fit is refused and counted. A peer that
-// is silent for peer_timeout while something is due from it, or for less once its port is said to
-// refuse, is dead for good: its messages end with Outcome::kPeerDead and an event names it. One
-// thread per endpoint; any number per process.
+// is silent for peer_timeout while something is due from it is dead for good: its messages end with
+// Outcome::kPeerDead and an event names it. The timeout is shorter once a host reported that the
+// peer's port refuses. One thread per endpoint; any number of endpoints per process.
 //
 // Ended messages are remembered for a while, so that a sender that missed the STOP gets another. An
-// owner that numbers its operations says with retire() which are over. Then no old message is ever
-// taken for a new one, nor a new one for an old one, however many there are. How messages of a
-// running operation ended is kept in a few words each until the operation is over. All other ended
-// messages are kept up to limits.finished_kept, for the true outcome.
+// owner that numbers its operations calls retire() when one is over. Then no old message is ever
+// taken for a new one, nor a new one for an old one, however many there are. The outcome of each
+// message of a running operation is kept in a few words until the operation is over. Other ended
+// messages are kept up to limits.finished_kept.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "base/status.h"
 #include "base/units.h"
 #include "transport/congestion_control.h"
 #include "transport/message.h"
-#include "transport/route.h"
-#include "transport/session.h"
-#include "transport/stall.h"
-#include "transport/sum.h"
+#include "wire/key.h"
+#include "wire/packet_auth.h"
 #include "wire/sum_datagram.h"
 
 namespace spillway::transport {
+
+// ------------------------------------------------------------------ configuration
 
 struct EndpointLimits {
   std::uint32_t peers = 4096;
@@ -62,20 +63,21 @@ struct ExchangeConfig {
   std::uint8_t burst_packets = 8;   // sent over one path before the next takes over
   std::uint8_t report_packets = 8;  // data packets between two CREDITs to a sender
   base::BitRate receive_rate = base::gigabits_per_second(10);  // rate of granting credit
-  // What a peer may send without having asked, and how much may be granted to it and not yet used.
-  // Both ends count in packets of CongestionConfig::packet.
+  // The credit that every peer has from the start, and the most that may be granted to it and not
+  // yet used. Both ends count in packets of CongestionConfig::packet.
   base::Bytes unsolicited = base::bytes(64 * 1024);
   base::Bytes credit_window = base::bytes(256 * 1024);
-  // Over-send on a trimming fabric: the share of packets that shall arrive trimmed, so that the
+  // Over-send on a trimming fabric: the share of packets that should arrive trimmed, so that the
   // bottleneck is always full. Unset: credit at exactly receive_rate.
   std::optional<double> trimmed_target;
-  base::Duration probe_min = base::microseconds(200);  // shortest first wait for an answer
+  base::Duration probe_min = base::microseconds(200);  // shortest first wait for a report
   base::Duration probe_max = base::milliseconds(100);  // longest wait, after doubling
-  base::Duration linger_min = base::microseconds(50);  // for stragglers, once the budget is met
+  base::Duration linger_min =
+      base::microseconds(50);  // wait for stragglers, once the loss bound is met
   base::Duration peer_timeout = base::milliseconds(1500);
 };
 
-// A driver that still reads packets' sources after poll_transmit() has handed the packets out.
+// A driver that reads the sources of packets later than poll_transmit() handed the packets out.
 class SourceReader {
  public:
   virtual ~SourceReader() = default;
@@ -92,11 +94,68 @@ struct EndpointConfig {
   EndpointLimits limits;
   ExchangeConfig exchange;
   CongestionConfig congestion;
-  // Report messages that peers announce but nobody expects.
+  // Report messages that peers announce and this rank does not expect.
   bool reports_unexpected = false;
-  // Report messages of which nothing arrives although their peers live (stall.h).
+  // Report messages of which nothing arrives although their peers are alive (message.h).
   bool reports_stalls = false;
-  SourceReader* reader = nullptr;  // outlives the endpoint; null: nobody reads later
+  SourceReader* reader = nullptr;  // outlives the endpoint; null if sources are read at once
+};
+
+struct SessionConfig {
+  wire::RunKey key;
+  wire::Protection protection = wire::Protection::kTags;
+};
+
+// The packet protection between this rank and one peer in one epoch: the keys of both directions,
+// and how far the peer's packet numbers have come, because packets carry only part of them. Numbers
+// move on only with packets that passed their checks, so that no forgery pushes them ahead. It
+// belongs to the peer and ends with the epoch.
+struct PeerSession {
+  wire::PacketAuth out;
+  wire::PacketAuth in;
+  std::uint64_t first_number = 0;
+  std::uint64_t newest_control = 0;          // latest that passed its check
+  std::vector<std::uint64_t> newest_data{};  // the same for data, by path
+
+  // Fails only if keys cannot be derived.
+  static base::Result<std::unique_ptr<PeerSession>> make(const SessionConfig& session,
+                                                         const EndpointConfig& config,
+                                                         std::uint16_t peer);
+
+  std::uint64_t newest_on(std::uint8_t path) const {
+    return path < newest_data.size() ? newest_data[path] : first_number;
+  }
+  void on_data(std::uint8_t path, std::uint64_t number);
+};
+
+// The packets of a job while its members do not change share these.
+struct Epoch {
+  std::uint16_t job = 0;
+  std::uint64_t number = 0;  // grows with every change of members
+  SessionConfig session;
+  // This endpoint's rank from now on, if it changes.
+  std::optional<std::uint16_t> rank{};
+};
+
+// ------------------------------------------------------------------ packets
+
+// How a datagram is sent: to which rank, from which source port, in which traffic class. The
+// transport decides and the layers below carry it out: net with sockets, the simulator with
+// addresses and labels. Datagrams of one size and one route may leave in one system call.
+//
+//   endpoint ──► datagram_port ──► net: DatagramSender ──► socket
+//       └──────────────┴─────────► sim: a host's stack ───► packet
+struct Route {
+  std::uint16_t peer = 0;  // rank it goes to
+  std::uint8_t path = 0;   // which of our source ports; ECMP hashes it into a path
+  std::uint8_t dscp = 0;
+  std::uint8_t ecn = 0;
+  bool is_control = false;  // may overtake data
+
+  // DSCP and ECN, as in the IP header.
+  std::uint8_t tos() const { return static_cast<std::uint8_t>(dscp << 2 | ecn); }
+
+  friend bool operator==(const Route&, const Route&) = default;
 };
 
 // A data packet that arrived and passed its head's check.
@@ -106,14 +165,14 @@ struct DataArrival {
   std::uint8_t planes = 0;       // planes that arrived whole; unused when `packet` is given
   bool marked = false;           // congestion experienced
   bool trimmed = false;          // shorter than it was sent
-  // With real bytes: the packet that the message's sink takes planes from.
+  // With real bytes: the packet from which the message's sink takes planes.
   const wire::OpenedPacket* packet = nullptr;
   base::ByteView bytes;
 };
 
 enum class TransmissionKind : std::uint8_t { kData, kControl, kSum };
 
-// A packet to send; `kind` says which of its parts are valid.
+// A packet to send; `kind` says which of its fields are valid.
 struct Transmission {
   TransmissionKind kind = TransmissionKind::kData;
   Route route;
@@ -124,6 +183,8 @@ struct Transmission {
   wire::SumPacket sum;
 };
 
+// ------------------------------------------------------------------ events and counters
+
 enum class DeathCause : std::uint8_t {
   kSilent,   // nothing was heard from it for peer_timeout
   kRefused,  // its port refuses and it did not answer, or its stream has ended
@@ -132,7 +193,8 @@ struct PeerDead {
   std::uint16_t rank = 0;
   DeathCause cause = DeathCause::kSilent;
 };
-// A peer no longer takes part, and says why. Its unfinished messages stay until they are withdrawn.
+// A peer sent LEAVE: it no longer takes part. Its unfinished messages stay until they are
+// withdrawn.
 struct PeerFailed {
   std::uint16_t from = 0;
   std::uint16_t culprit = 0;
@@ -156,7 +218,7 @@ struct EndpointCounters {
   std::uint64_t data_sent_bytes = 0;  // UDP payload
   std::uint64_t data_resent_bytes = 0;
   std::uint64_t control_sent = 0;
-  std::uint64_t data_taken = 0;  // new, or longer than what was there
+  std::uint64_t data_taken = 0;  // new, or longer than an earlier copy
   std::uint64_t control_taken = 0;
   std::uint64_t marked = 0;
   std::uint64_t trimmed = 0;
@@ -165,13 +227,13 @@ struct EndpointCounters {
   std::uint64_t sums_sent = 0;  // sum packets, of all kinds
   std::uint64_t sums_sent_bytes = 0;
   std::uint64_t sums_repeated = 0;
-  std::uint64_t sums_taken = 0;      // that passed their checks
-  std::uint64_t sums_duplicate = 0;  // of these, ones whose ranks or results were there already
-  std::uint64_t sums_cut = 0;        // came without their words
+  std::uint64_t sums_taken = 0;      // sum packets that passed their checks
+  std::uint64_t sums_duplicate = 0;  // of these, packets with known ranks or results
+  std::uint64_t sums_trimmed = 0;    // arrived without their words
   std::uint64_t flushes_sent = 0;
 
-  std::uint64_t duplicate = 0;       // data that was there already
-  std::uint64_t repeated = 0;        // replays and copies: their packet numbers came before
+  std::uint64_t duplicate = 0;       // data that had arrived before
+  std::uint64_t repeated = 0;        // replays and copies: their packet numbers arrived before
   std::uint64_t too_few_planes = 0;  // arrived below min_planes
   std::uint64_t early = 0;           // of messages not expected yet; some are kept
   std::uint64_t finished = 0;        // of messages that are over
@@ -180,7 +242,7 @@ struct EndpointCounters {
   std::uint64_t other_epoch = 0;
   std::uint64_t unknown_peer = 0;   // or a dead one
   std::uint64_t misaddressed = 0;   // for another rank
-  std::uint64_t replayed = 0;       // control seen before, or too old to tell
+  std::uint64_t replayed = 0;       // control packets seen before, or too old to tell
   std::uint64_t contradicting = 0;  // does not fit its message: packet number, counts, planes
 };
 
@@ -190,10 +252,14 @@ enum class Holdup : std::uint8_t {
   kWindow,    // a peer's window is full
   kCredit,    // no credit from the receiver
   kReceiver,  // the receiver does not expect the message yet
-  kAnswer,    // all is sent; the receiver has not answered
-  kIncoming,  // nothing is left to send, but something is to come
-  kIdle,      // nothing to send, nothing to come
+  kReport,    // all is sent; the receiver has not reported
+  kIncoming,  // nothing is left to send, but messages are expected
+  kIdle,      // nothing to send, nothing expected
 };
+
+// ------------------------------------------------------------------ the endpoint
+
+struct Peer;  // core.h
 
 class Endpoint {
  public:
@@ -204,66 +270,77 @@ class Endpoint {
 
   const EndpointConfig& config() const;
 
-  base::Status add_peer(std::uint16_t rank, base::Instant now);
-  // Moves to another epoch: its peers and messages are gone, without events. Peers must be added
+  // `session` is null for an endpoint that works with records alone.
+  base::Status add_peer(std::uint16_t rank, base::Instant now,
+                        std::unique_ptr<PeerSession> session = nullptr);
+  // Null if the rank is no peer. May be called on another thread while packets are taken in, as
+  // long as no peer is added and no epoch begins.
+  const Peer* find_peer(std::uint16_t rank) const;
+  // Moves to another epoch. All peers and messages are dropped without events; peers must be added
   // again.
   void begin_epoch(const Epoch& epoch);
 
-  // True if a packet with this in its header may be processed, before its check is verified.
-  // Refusals are counted.
+  // The peer that sent a packet with this in its header, found once for all that is done with the
+  // packet. Null if the packet may not be processed: that is counted. Call it before the packet's
+  // check is verified; the peer is valid until the next epoch.
   struct Envelope {
     std::uint16_t job = 0;
     std::uint64_t epoch = 0;  // low bits
     std::uint16_t source = 0;
     std::uint16_t destination = 0;
   };
-  bool admits(const Envelope& envelope);
+  Peer* admit(const Envelope& envelope);
   // Restores the fields that packets of this peer carry only in part.
-  void complete(std::uint64_t& epoch, wire::MessageId& message, std::uint16_t peer);
+  void complete(std::uint64_t& epoch, wire::MessageId& message, const Peer& peer) const;
 
   base::Status send(const SendOptions& options, base::Instant now);
   base::Status expect(const ReceiveOptions& options, base::Instant now);
   // Ends an incoming message as kCancelled, if it has not ended.
   void cancel(const wire::MessageId& id, base::Instant now);
-  // Ends a message to or from `peer` as if it had never been, without an event: its source or sink
-  // is not touched any more. An incoming message is answered as cancelled.
+  // Ends a message to or from `peer` without an event; its source or sink is not used any more. The
+  // sender of an incoming message is told that it was cancelled.
   void withdraw(const wire::MessageId& id, std::uint16_t peer, base::Instant now);
 
-  // Takes part in a sum (sum.h). SumReports tell of it; its words belong to the endpoint until the
-  // sum is over or withdrawn.
+  // Takes part in a sum (message.h), which ends with a SumReport. Its words belong to the endpoint
+  // until the sum is over or withdrawn.
   base::Status begin_sum(const SumOptions& options, base::Instant now);
   void withdraw_sum(const SumId& id);
-  // `rank` has the results of this rank's sum, whether or not it said so.
+  // Stops waiting for `rank` to confirm that it has the results of a sum that this rank owns.
   void finish_sum_for(const SumId& id, std::uint16_t rank);
 
-  // This operation, or every one before it, is over: for messages among all ranks, and with `peer`
-  // for its point-to-point messages, which are numbered apart. A peer that still sends one is told
-  // to stop.
+  // This operation, or every operation before it, is over: for messages among all ranks, and with
+  // `peer` for its point-to-point messages, which have numbers of their own. A peer that still
+  // sends one gets a STOP.
   void retire(std::uint64_t operation);
   void retire_before(std::uint64_t operation);
   void retire_before(std::uint16_t peer, std::uint64_t operation);
 
-  // Treats every peer as if something were due from it: a silent one dies.
-  void watch_everybody(bool watch, base::Instant now);
-  // Tells every living peer, and any that asks later, that this rank no longer takes part.
-  // `mismatch`, with kMismatch, is what two ranks called, as far as it is known; a later call may
-  // know more.
+  // Treats every peer as if something were due from it, so that a silent one is declared dead.
+  void watch_all_peers(bool watch, base::Instant now);
+  // Sends LEAVE to every living peer, and again to any that sends something later. `mismatch`, with
+  // kMismatch, holds the calls of two ranks as far as they are known; a later call may know more.
   void leave(std::uint16_t culprit, wire::FailureCause cause,
              const wire::Mismatch* mismatch = nullptr);
 
+  // A packet that passed its check, from a peer that admit() returned.
+  void on_data(const DataArrival& arrival, Peer& peer, base::Instant now);
+  void on_control(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
+  // The same for records: packets that need no check. Refuses what admit() refuses.
   void on_data(const DataArrival& arrival, base::Instant now);
   void on_control(const wire::ControlPacket& packet, base::Instant now);
-  // on_sum(): a sum packet that passed its check. on_cut_sum(): one that was cut and has no words.
+  // on_sum(): a sum packet that passed its check. on_trimmed_sum(): one that arrived without words.
+  // Both are from peers that admit() returned.
   void on_sum(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked,
               base::Instant now);
-  void on_cut_sum(const wire::SumPacket& packet, base::Instant now);
+  void on_trimmed_sum(const wire::SumPacket& packet, base::Instant now);
   void on_timeout(base::Instant now);
 
-  // A host reported that the peer refused a datagram, and quoted one of this endpoint's. Anybody
-  // who listens could say so. A peer that owes something is therefore only asked at once. It is
-  // dead if it then says nothing for a quarter of the peer timeout, or a second where that is less.
+  // A host reported that the peer refused a datagram, and quoted one of this endpoint's. Any host
+  // on the path could forge such a report, so it only makes the endpoint ping a peer from which
+  // something is due. The peer is dead if it then is silent for a quarter of the peer timeout, at
+  // most a second.
   void on_refused(std::uint16_t rank, base::Instant now);
-  // The stream to the peer has ended: a peer that owes something is dead at once.
+  // The stream to the peer has ended: a peer from which something is due is dead at once.
   void on_stream_lost(std::uint16_t rank, base::Instant now);
   // For checking the quote: numbers of the latest control packet to the peer and of the latest data
   // packet over a path. source_of() gives the source of a data packet while its message lasts.
@@ -275,15 +352,15 @@ class Endpoint {
 
   // Packets to and from this peer now travel over a stream (TCP), which loses nothing, keeps their
   // order and has a window of its own. From now on no congestion window applies, credit covers
-  // whole messages, and newly expected messages arrive whole whatever their bound. Messages under
-  // way are not lost.
+  // whole messages, and newly expected messages arrive whole whatever their loss bound. Messages in
+  // progress continue.
   void use_stream(std::uint16_t rank);
-  // Whether the stream takes no data now. Control packets are handed out all the same.
+  // Whether the stream takes no data now. poll_transmit() returns control packets all the same.
   void set_full(std::uint16_t rank, bool is_full);
   struct Contact {
     bool is_awaited = false;   // something is due from it
     bool has_spoken = false;   // something came from it
-    base::Duration silence{};  // since then, or since something became due
+    base::Duration silence{};  // since the latest packet, or since something became due
   };
   Contact contact(std::uint16_t rank, base::Instant now) const;
 
@@ -292,17 +369,17 @@ class Endpoint {
   bool poll_transmit(base::Instant now, Transmission& out);
   bool poll_event(Event& out);
 
-  // Prefetches what the next call needs, for drivers of many endpoints that know which one comes
-  // next. Two steps: step 1 looks at what step 0 fetched.
+  // Prefetches memory that the next call needs, for drivers of many endpoints that know which one
+  // is next. Call step 0 first: step 1 reads what step 0 fetched.
   void prefetch(unsigned step) const;
 
   const EndpointCounters& counters() const;
-  // Share of exchange.receive_rate that this host's link carries of our incoming traffic
+  // Share of exchange.receive_rate that is available to our incoming traffic on this host's link
   // (link_share.h); empty while unknown.
   std::optional<double> link_share(base::Instant now) const;
-  // Looks at every outgoing message.
+  // Visits every outgoing message.
   Holdup holdup() const;
-  // Bytes held for peers and messages; the limits bound them.
+  // Memory held for peers and messages; the limits bound it.
   std::size_t memory_bytes() const;
 
  private:

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/endpoint.h"
-
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
 #include "base/random.h"
+#include "transport/endpoint.h"
 #include "transport/exchange_testing.h"
 
 namespace spillway::transport {
+
 namespace {
 
 bool is_data(const TestPacket& packet) {
@@ -118,13 +119,13 @@ TEST(Endpoint, ImportantPacketsAreRepairedFirst) {
   std::vector<std::uint8_t> importance(300, 2);
   importance[299] = 7;
   importance[7] = 5;
-  std::vector<int> repeats;
+  std::vector<int> retransmits;
   net.filter = [&](TestPacket& packet, base::Duration&) {
     if (!is_data(packet)) {
       return 1;
     }
     if (packet.sent.data.retransmit) {
-      repeats.push_back(packet.sent.data.packet);
+      retransmits.push_back(packet.sent.data.packet);
     }
     return packet.sent.data.retransmit ? 1 : 0;  // the whole first pass is lost
   };
@@ -132,9 +133,9 @@ TEST(Endpoint, ImportantPacketsAreRepairedFirst) {
   options.packet_importance = importance;
   ASSERT_TRUE(net.start(options).ok());
   net.run();
-  ASSERT_GE(repeats.size(), 297U);
-  EXPECT_EQ(repeats[0], 299);
-  EXPECT_EQ(repeats[1], 7);
+  ASSERT_GE(retransmits.size(), 297U);
+  EXPECT_EQ(retransmits[0], 299);
+  EXPECT_EQ(retransmits[1], 7);
 }
 
 TEST(Endpoint, TrimmedPacketsCountOnlyWithEnoughPlanes) {
@@ -574,7 +575,7 @@ TEST_F(ForgivenRepeats, AreNotSentOnceThereIsCredit) {
   }
   ASSERT_NE(generation, first_generation);
   say_all_are_missing(/*allowed=*/kPackets);
-  EXPECT_EQ(sender.holdup(), Holdup::kAnswer);
+  EXPECT_EQ(sender.holdup(), Holdup::kReport);
   wire::ControlPacket credit = answer(wire::ControlType::kCredit);
   credit.credit.granted = kPackets * 10;
   sender.on_control(credit, now);
@@ -612,4 +613,148 @@ TEST(Endpoint, CreditKeepsAnIncastAtTheReceiversRate) {
 }
 
 }  // namespace
+
+// Tests what an endpoint reports as its holdup, and counts as retransmitted or received in vain.
+
+namespace {
+
+// Drains what may go now; nobody answers.
+std::uint32_t drain(Endpoint& endpoint, base::Instant now) {
+  std::uint32_t data = 0;
+  for (Transmission out; endpoint.poll_transmit(now, out);) {
+    data += out.route.is_control ? 0 : 1;
+  }
+  return data;
+}
+
+TEST(Holdup, FollowsAMessageFromItsStartToItsEnd) {
+  Exchange net(2);
+  EXPECT_EQ(net[0].holdup(), Holdup::kIdle);
+  const SendOptions options = net.send_options(10, 0, 1);
+  ASSERT_TRUE(net.start(options).ok());
+  EXPECT_EQ(net[0].holdup(), Holdup::kNothing);
+  EXPECT_EQ(net[1].holdup(), Holdup::kIncoming);
+  net.filter = [](TestPacket& packet, base::Duration&) { return packet.from == 0 ? 1 : 0; };
+  net.run(base::milliseconds(1));  // everything arrives, and no answer does
+  EXPECT_EQ(net[0].holdup(), Holdup::kReport);
+  net.filter = [](TestPacket&, base::Duration&) { return 1; };
+  net.run();
+  EXPECT_EQ(net[0].holdup(), Holdup::kIdle);
+  EXPECT_EQ(net[1].holdup(), Holdup::kIdle);
+}
+
+TEST(Holdup, AMessageLongerThanWhatMayGoUnaskedWaitsForCreditOrTheWindow) {
+  EndpointConfig config;
+  config.exchange.unsolicited = base::bytes(4'000);
+  Exchange net(2, config);
+  ASSERT_TRUE(net.start(net.send_options(1'000, 0, 1)).ok());
+  EXPECT_LT(drain(net[0], net.now()), 1'000U);
+  const Holdup holdup = net[0].holdup();
+  EXPECT_TRUE(holdup == Holdup::kCredit || holdup == Holdup::kWindow) << static_cast<int>(holdup);
+}
+
+TEST(Holdup, WhatIsSentAgainAndWhatArrivesTwiceIsCountedInBytes) {
+  Exchange net(2);
+  bool is_first = true;
+  net.filter = [&is_first](TestPacket& packet, base::Duration&) {
+    if (packet.sent.route.is_control || packet.sent.data.packet != 3) {
+      return 1;
+    }
+    return std::exchange(is_first, false) ? 0 : 2;  // lost once, then doubled
+  };
+  SendOptions options = net.send_options(10, 0, 1);
+  options.loss.loss_bound_ppm = 0;
+  ASSERT_TRUE(net.start(options).ok());
+  net.run();
+  EXPECT_EQ(net[0].counters().data_sent_bytes, net[0].counters().data_sent * 1'000);
+  EXPECT_EQ(net[0].counters().data_resent_bytes, net[0].counters().data_resent * 1'000);
+  EXPECT_GE(net[0].counters().data_resent_bytes, 1'000U);
+  EXPECT_GE(net[1].counters().wasted_bytes, 1'000U);
+}
+
+}  // namespace
+
+// Tests a rank's leaving: it needs nothing any more, and has not said what it received.
+
+namespace {
+
+TEST(Leave, EndsWhatIsSentToTheRankWithoutSayingThatItArrived) {
+  Exchange net(2);
+  ASSERT_TRUE(net[0].send(net.send_options(1, 0, 1, /*operation=*/1), net.now()).ok());
+  net.run(base::milliseconds(1));  // rank 1 does not expect it
+  net[1].leave(1, wire::FailureCause::kClosed);
+  net.run(base::milliseconds(500));
+  ASSERT_EQ(net.sent(0).size(), 1U);
+  EXPECT_EQ(net.sent(0)[0].outcome, Outcome::kEverything);
+  EXPECT_EQ(net.sent(0)[0].delivered, 0U);
+  ASSERT_TRUE(net[0].send(net.send_options(1, 0, 1, /*operation=*/2), net.now()).ok());
+  net.run(base::milliseconds(1));
+  ASSERT_EQ(net.sent(0).size(), 2U);
+  EXPECT_EQ(net.sent(0)[1].delivered, 0U);
+}
+
+// The event that rank 0 of two gets when rank 1 has left.
+std::optional<PeerFailed> told_of(Endpoint& leaver, wire::FailureCause cause, std::uint16_t culprit,
+                                  const wire::Mismatch* mismatch = nullptr) {
+  EndpointConfig config;
+  Endpoint other(config);
+  EXPECT_TRUE(other.add_peer(1, base::Instant()).ok());
+  leaver.leave(culprit, cause, mismatch);
+  Transmission sent;
+  while (leaver.poll_transmit(base::Instant(), sent)) {
+    other.on_control(sent.control, base::Instant());
+  }
+  Event event;
+  while (other.poll_event(event)) {
+    if (const auto* failed = std::get_if<PeerFailed>(&event)) {
+      return *failed;
+    }
+  }
+  return std::nullopt;
+}
+
+TEST(Leave, SaysWhichOperationsAreOver) {
+  EndpointConfig config;
+  config.rank = 1;
+  Endpoint leaver(config);
+  ASSERT_TRUE(leaver.add_peer(0, base::Instant()).ok());
+  leaver.retire_before(17);
+  const std::optional<PeerFailed> told = told_of(leaver, wire::FailureCause::kClosed, 1);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->from, 1);
+  EXPECT_EQ(told->finished_before, 17U);
+}
+
+TEST(Leave, TellsBothCallsWhereTheyDiffer) {
+  EndpointConfig config;
+  config.rank = 1;
+  Endpoint leaver(config);
+  ASSERT_TRUE(leaver.add_peer(0, base::Instant()).ok());
+  wire::Mismatch mismatch;
+  mismatch.operation = 5;
+  mismatch.calls[0].rank = 1;
+  mismatch.calls[0].bytes = 7;
+  std::copy_n("barrier", 7, mismatch.calls[0].text.begin());
+  const std::optional<PeerFailed> told =
+      told_of(leaver, wire::FailureCause::kMismatch, 2, &mismatch);
+  ASSERT_TRUE(told.has_value());
+  ASSERT_NE(told->mismatch, nullptr);
+  EXPECT_EQ(told->culprit, 2);
+  EXPECT_EQ(told->mismatch->operation, 5U);
+  EXPECT_EQ(told->mismatch->calls[0].view(), "barrier");
+  EXPECT_EQ(told->mismatch->calls[1].bytes, 0);
+}
+
+// A rank that left because another closed too early is not done.
+TEST(Leave, BecauseOfAnotherEndsNothing) {
+  Exchange net(2);
+  ASSERT_TRUE(net[0].send(net.send_options(1, 0, 1, /*operation=*/1), net.now()).ok());
+  net.run(base::milliseconds(1));
+  net[1].leave(/*culprit=*/5, wire::FailureCause::kClosed);
+  net.run(base::milliseconds(500));
+  EXPECT_TRUE(net.sent(0).empty());
+}
+
+}  // namespace
+
 }  // namespace spillway::transport

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "transport/datagram_port.h"
-#include "transport/planes_testing.h"
+#include "transport/exchange_testing.h"
 
 namespace spillway::transport {
 namespace {

@@ -4,12 +4,14 @@
 // test's filter drops, delays, duplicates, trims or marks it. Time is virtual, packets are records.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "transport/endpoint.h"
+#include "transport/message.h"
 
 namespace spillway::transport {
 
@@ -192,5 +194,33 @@ class Exchange {
   base::Instant now_ = base::Instant(base::milliseconds(1));
   std::multimap<base::Instant, std::pair<std::uint16_t, std::shared_ptr<TestPacket>>> in_flight_;
 };
+
+// Data packets for tests: 640 coordinates with 8 planes, so that a plane has 80 bytes and all of
+// them 640, whatever is in them.
+
+inline constexpr std::uint8_t kTestPlanes = 8;
+inline constexpr std::size_t kTestPlanesBytes = 640;
+
+inline wire::DataHeader test_header(const wire::DataStamp& stamp, std::uint16_t head_bytes = 160) {
+  wire::DataHeader header{.stamp = stamp};
+  header.row_log2 = SPILLWAY_MAX_ROW_LOG2;
+  header.rotations = 1;
+  header.planes = kTestPlanes;
+  header.quanta = 20;
+  header.head_bytes = head_bytes;
+  header.scale = 1.0F;
+  return header;
+}
+
+// The trusted planes of a packet. Below: how many whole planes those are.
+inline std::vector<std::uint8_t> test_planes(const wire::OpenedPacket& packet,
+                                             base::ByteView bytes) {
+  std::vector<std::uint8_t> planes(kTestPlanesBytes);
+  planes.resize(wire::copy_trusted_planes(bytes, packet, planes).bytes);
+  return planes;
+}
+inline unsigned whole_test_planes(const std::vector<std::uint8_t>& planes) {
+  return static_cast<unsigned>(planes.size() / (kTestPlanesBytes / kTestPlanes));
+}
 
 }  // namespace spillway::transport

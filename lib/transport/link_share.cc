@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "wire/frame_overhead.h"
+#include "wire/packet.h"
 
 namespace spillway::transport {
 namespace {
@@ -14,11 +14,11 @@ constexpr std::int64_t kFrameOverhead = spillway_frame_overhead(0) + SPILLWAY_WI
 
 }  // namespace
 
-base::Duration LinkShare::waited(Lane& lane, std::uint32_t taken_us, base::Instant now) {
+base::Duration LinkShare::waited(Lane& lane, std::uint32_t transit_us, base::Instant now) {
   if (!lane.is_known) {
-    lane = {.is_known = true, .first_us = taken_us, .stretch = now};
+    lane = {.is_known = true, .first_us = transit_us, .stretch = now};
   }
-  const auto taken = static_cast<std::int32_t>(taken_us - lane.first_us);
+  const auto taken = static_cast<std::int32_t>(transit_us - lane.first_us);
   if (now - lane.stretch >= kLeastCounts) {
     // After a pause the old minimum is stale: clocks drifted meanwhile.
     lane.least_before_us = now - lane.stretch >= kLeastCounts * 2 ? taken : lane.least_us;
@@ -34,7 +34,7 @@ void LinkShare::add(const Arrival& arrival, base::Instant now) {
   if (arrival.peer >= lanes_.size()) {
     lanes_.resize(arrival.peer + 1U);
   }
-  const base::Duration queued = waited(lanes_[arrival.peer], arrival.taken_us, now);
+  const base::Duration queued = waited(lanes_[arrival.peer], arrival.transit_us, now);
   const base::Duration gap = now - latest_;
   const bool waited_before = std::exchange(has_waited_, queued > kNoise);
   const bool was_busy = has_waited_ && waited_before && gap <= queued;

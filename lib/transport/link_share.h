@@ -51,8 +51,8 @@ class LinkShare {
   // A packet that arrived.
   struct Arrival {
     std::uint16_t peer = 0;
-    std::int64_t bytes = 0;      // of UDP payload
-    std::uint32_t taken_us = 0;  // transit time; clocks need not agree
+    std::int64_t bytes = 0;        // of UDP payload
+    std::uint32_t transit_us = 0;  // transit time; clocks need not agree
   };
   void add(const Arrival& arrival, base::Instant now);
 
@@ -77,7 +77,7 @@ class LinkShare {
     bool has_others = false;              // packets of another peer waited, too
   };
 
-  base::Duration waited(Lane& lane, std::uint32_t taken_us, base::Instant now);
+  base::Duration waited(Lane& lane, std::uint32_t transit_us, base::Instant now);
   void close_window(base::Instant now);
   void tell(double bytes, double time_ns, base::Instant now);
 

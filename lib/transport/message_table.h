@@ -7,11 +7,16 @@
 // Grows by doubling up to its limit and no further. One thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/units.h"
+#include "wire/control_packet.h"
 #include "wire/data_packet.h"
 
 namespace spillway::transport {
@@ -148,6 +153,137 @@ class MessageTable {
   std::vector<std::uint32_t> index_;
   std::deque<Slot> slots_;
   std::vector<std::uint32_t> free_;
+};
+
+// How incoming messages ended whose operations still go on, so that a sender that missed the STOP
+// gets another however long ago that was. Each takes a few words instead of an IncomingMessage, and
+// goes with its operation. The owner of a large operation keeps as many of these as the operation
+// has had messages, and never more, whatever peers send.
+//
+// Operations are numbered once among all ranks, and per peer in the point-to-point phase.
+//
+// One thread.
+
+struct EndedMessage {
+  wire::Outcome outcome = wire::Outcome::kEverything;
+  std::uint32_t delivered = 0;
+  base::Instant last_stop;
+};
+
+class EndedMessages {
+ public:
+  void add(const wire::MessageId& id, const EndedMessage& ended) {
+    Table& table = operations_.try_emplace(operation_of(id), UINT32_MAX).first->second;
+    const MessageKey key{id, id.source};
+    if (const std::uint32_t slot = table.find(key); slot != Table::kNoSlot) {
+      table[slot] = ended;
+      return;
+    }
+    table[table.insert(key)] = ended;
+  }
+
+  // Null if the message has not ended, or its operation is over.
+  EndedMessage* find(const wire::MessageId& id) {
+    const auto operation = operations_.find(operation_of(id));
+    if (operation == operations_.end()) {
+      return nullptr;
+    }
+    const std::uint32_t slot = operation->second.find({id, id.source});
+    return slot == Table::kNoSlot ? nullptr : &operation->second[slot];
+  }
+
+  void forget(std::uint64_t operation) { operations_.erase({kAmongAll, operation}); }
+  void forget_before(std::uint64_t operation) { forget_range(kAmongAll, operation); }
+  void forget_before(std::uint16_t peer, std::uint64_t operation) {
+    forget_range(numbered_by(peer), operation);
+  }
+
+  std::size_t memory_bytes() const {
+    std::size_t bytes = 0;
+    for (const auto& [operation, table] : operations_) {
+      bytes += sizeof(operation) + sizeof(table) + table.memory_bytes();
+    }
+    return bytes;
+  }
+
+ private:
+  using Table = MessageTable<EndedMessage>;
+  using Numbered = std::pair<std::uint32_t, std::uint64_t>;  // numbering space, number
+  static constexpr std::uint32_t kAmongAll = 0;
+
+  static std::uint32_t numbered_by(std::uint16_t peer) { return peer + 1U; }
+  static Numbered operation_of(const wire::MessageId& id) {
+    const bool is_paired = id.phase == wire::Phase::kPointToPoint;
+    return {is_paired ? numbered_by(id.source) : kAmongAll, id.operation};
+  }
+  void forget_range(std::uint32_t whose, std::uint64_t end) {
+    operations_.erase(operations_.lower_bound({whose, 0}), operations_.lower_bound({whose, end}));
+  }
+
+  std::map<Numbered, Table> operations_;
+};
+
+// Which numbered operations are over: all below a floor, and runs of numbers above it. Operations
+// end in nearly the order of their numbers, so the runs are few: at most one more than there are
+// operations that have begun and not ended, however many have ended beside them.
+//
+// Plain value; one thread.
+
+class RetiredOperations {
+ public:
+  // True once any were named; an owner that does not number its operations names none.
+  bool is_used() const { return is_used_; }
+  bool contains(std::uint64_t operation) const {
+    if (operation < floor_) {
+      return true;
+    }
+    const auto behind = first_behind(operation);
+    return behind != runs_.begin() && operation < std::prev(behind)->end;
+  }
+
+  void add(std::uint64_t operation) { add_run(operation, operation + 1); }
+  void add_before(std::uint64_t operation) { add_run(0, operation); }
+
+  // All before this one are over.
+  std::uint64_t floor() const { return floor_; }
+  std::size_t range_count() const { return runs_.size(); }
+
+ private:
+  struct Run {
+    std::uint64_t begin;
+    std::uint64_t end;
+  };
+
+  std::vector<Run>::const_iterator first_behind(std::uint64_t operation) const {
+    return std::upper_bound(
+        runs_.begin(), runs_.end(), operation,
+        [](std::uint64_t number, const Run& run) { return number < run.begin; });
+  }
+
+  // Joins with all runs that it overlaps or touches, and with the floor.
+  void add_run(std::uint64_t begin, std::uint64_t end) {
+    is_used_ = true;
+    if (end <= floor_) {
+      return;
+    }
+    auto last = runs_.begin() + (first_behind(end) - runs_.cbegin());
+    auto first = last;
+    while (first != runs_.begin() && std::prev(first)->end >= begin) {
+      --first;
+      begin = std::min(begin, first->begin);
+      end = std::max(end, first->end);
+    }
+    first = runs_.erase(first, last);
+    if (begin <= floor_) {
+      floor_ = end;  // nothing lies before it: runs below the floor are no longer there
+    } else {
+      runs_.insert(first, {begin, end});
+    }
+  }
+
+  bool is_used_ = false;
+  std::uint64_t floor_ = 0;
+  std::vector<Run> runs_;  // above the floor, apart from each other, ascending
 };
 
 }  // namespace spillway::transport

@@ -8,13 +8,12 @@
 #include <set>
 
 #include "base/random.h"
-#include "transport/credit_pacer.h"
-#include "transport/host_allowance.h"
-#include "transport/incoming_message.h"
+#include "transport/congestion_control.h"
+#include "transport/core.h"
+#include "transport/credit.h"
 #include "transport/message_table.h"
-#include "transport/outgoing_message.h"
-#include "transport/replay_window.h"
-#include "transport/round_trip.h"
+#include "transport/receiver.h"
+#include "transport/sender.h"
 
 namespace spillway::transport {
 namespace {
@@ -59,7 +58,7 @@ TEST(HostAllowance, DoesNotFeedItselfWhereTheNetworkIsFull) {
   HostAllowance hosts;
   const auto go_round = [&](double spoilt) {
     hosts.on_acknowledged(kWindow + hosts.bytes());
-    hosts.on_spoilt(spoilt);
+    hosts.on_unusable(spoilt);
     hosts.on_sent();
   };
   for (int i = 0; i < 4; ++i) {
@@ -234,10 +233,10 @@ TEST(OutgoingMessage, RepeatsOnlyWhatTheBudgetDoesNotForgive) {
   message.packets = 100;
   message.next_position = 100;
   message.importance = 4;
-  message.plan_repeats(bitmap_of(1, 100, {1, 5, 9, 20, 30, 40}, 2));
-  EXPECT_EQ(message.repeats.size(), 5U);  // four that must come, and one in case
-  message.plan_repeats(bitmap_of(2, 100, {1, 5}, 2));
-  EXPECT_TRUE(message.repeats.empty());
+  message.plan_retransmits(bitmap_of(1, 100, {1, 5, 9, 20, 30, 40}, 2));
+  EXPECT_EQ(message.retransmits.size(), 5U);  // four that must come, and one in case
+  message.plan_retransmits(bitmap_of(2, 100, {1, 5}, 2));
+  EXPECT_TRUE(message.retransmits.empty());
 }
 
 TEST(OutgoingMessage, RepeatsImportantPacketsWhateverTheBudget) {
@@ -246,10 +245,10 @@ TEST(OutgoingMessage, RepeatsImportantPacketsWhateverTheBudget) {
   message.next_position = 100;
   message.packet_importance.assign(100, 1);
   message.packet_importance[40] = SPILLWAY_IMPORTANCE_REQUIRED;
-  message.plan_repeats(bitmap_of(1, 100, {1, 40}, 2));
-  EXPECT_EQ(message.repeats, std::vector<std::uint16_t>{40});
-  message.plan_repeats(bitmap_of(2, 100, {1, 2, 3, 40}, 1));
-  EXPECT_EQ(message.repeats[0], 40);
+  message.plan_retransmits(bitmap_of(1, 100, {1, 40}, 2));
+  EXPECT_EQ(message.retransmits, std::vector<std::uint16_t>{40});
+  message.plan_retransmits(bitmap_of(2, 100, {1, 2, 3, 40}, 1));
+  EXPECT_EQ(message.retransmits[0], 40);
 }
 
 TEST(OutgoingMessage, ARepeatingReceiverCannotGrowTheList) {
@@ -261,9 +260,9 @@ TEST(OutgoingMessage, ARepeatingReceiverCannotGrowTheList) {
     all.insert(packet);
   }
   for (int i = 0; i < 100; ++i) {
-    message.plan_repeats(bitmap_of(1, 50, all, 0));
+    message.plan_retransmits(bitmap_of(1, 50, all, 0));
   }
-  EXPECT_LE(message.repeats.size(), 50U);
+  EXPECT_LE(message.retransmits.size(), 50U);
 }
 
 TEST(CreditPacer, GrantsAtTheLinksRateByPriorityInTurn) {
@@ -309,10 +308,10 @@ TEST(CreditPacer, IsDeeperWhereSendersStarveAndShallowerWhereTheLinkIsFull) {
   const base::Duration by_mark = depths.most - pacer.depth();
   EXPECT_GT(by_mark, base::Duration());
   EXPECT_EQ(pacer.next_grant(), now + base::microseconds(1) + by_mark);
-  pacer.on_spoilt();
+  pacer.on_unusable();
   EXPECT_GT(depths.most - pacer.depth(), by_mark * 2);
   for (int i = 0; i < 1000; ++i) {
-    pacer.on_spoilt();
+    pacer.on_unusable();
   }
   EXPECT_LE(pacer.depth(), depths.least * 4);
 }

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "transport/round_trip.h"
-#include "wire/widen.h"
+#include "transport/congestion_control.h"
+#include "wire/data_packet.h"
 
 namespace spillway::transport {
 namespace {

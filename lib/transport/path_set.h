@@ -26,7 +26,6 @@
 
 #include "base/units.h"
 #include "transport/congestion_control.h"
-#include "transport/round_trip.h"
 #include "wire/control_packet.h"
 #include "wire/packet.h"
 

@@ -101,8 +101,8 @@ base::Status Receiver::expect(const ReceiveOptions& options, base::Instant now) 
     take_early(options.id, *peer, now);
   } else if (peer->sent_early) {
     // The sender may be waiting for us.
-    message.owed.add(Owed::kQuestion);
-    queue_answer(slot);
+    message.owed.add(Owed::kPing);
+    queue_report(slot);
   }
   return {};
 }
@@ -115,7 +115,7 @@ void Receiver::take_early(const wire::MessageId& id, Peer& peer, base::Instant n
   }
   IncomingMessage& message = *find(id, peer);
   message.owed.add(Owed::kCredit);
-  queue_answer(message.slot);
+  queue_report(message.slot);
   if (kept->probe) {
     on_probe(*kept->probe, peer, now);
   }
@@ -183,7 +183,7 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
   if (is_first && !peer.is_stream) {
     core_.link_share.add({.peer = peer.rank,
                           .bytes = arrived_bytes(arrival),
-                          .taken_us = stamp_us(now) - stamp.timestamp_us},
+                          .transit_us = stamp_us(now) - stamp.timestamp_us},
                          now);
   }
   IncomingMessage* message = find(stamp.message, peer);
@@ -221,7 +221,7 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
   message.stall.restart();
   message.all_sent |= arrival.stamp.last;
   pacer_.on_arrival(arrival.trimmed);
-  feel_link(message, arrival);
+  adjust_credit_depth(message, arrival);
   // A sink never sees a packet again that it has whole: a damaged copy cannot spoil it.
   const bool has_news = arrival.packet != nullptr && message.sink != nullptr &&
                         !message.ledger.is_whole(arrival.stamp.packet);
@@ -254,28 +254,28 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
     peer.book.want_less(missing - message.ledger.missing());
   }
   // If credit is about to be granted, the report goes along with it.
-  const std::uint32_t patience = peer.in_credit_line ? 2 : 1;
+  const std::uint32_t patience = peer.in_credit_queue ? 2 : 1;
   if (arrival.stamp.report || peer.unreported >= core_.config.exchange.report_packets * patience) {
     message.owed.add(Owed::kCredit);
-    queue_answer(message.slot);
+    queue_report(message.slot);
   }
-  look_for_end(message, now);
+  finish_if_enough(message, now);
   if (message.is_open()) {
     expect_no_more(message, arrival.stamp, now);
   }
   peer.priority = message.priority;
-  want_credit(peer);
+  queue_for_credit(peer);
 }
 
 // Tells the pacer whether more credit would be used, or less would do.
-void Receiver::feel_link(const IncomingMessage& message, const DataArrival& arrival) {
+void Receiver::adjust_credit_depth(const IncomingMessage& message, const DataArrival& arrival) {
   CreditBook& book = message.peer->book;
   if (arrival.stamp.retransmit && !arrival.trimmed) {
     book.on_repaired();
   }
   if (arrival.trimmed && message.loss.loss_bound_ppm == 0) {
-    book.on_spoilt();
-    pacer_.on_spoilt();
+    book.on_unusable();
+    pacer_.on_unusable();
   } else if (arrival.marked) {
     pacer_.on_marked();
   } else if (book.unused() == 0 && book.wanted() > 1) {
@@ -292,19 +292,19 @@ void Receiver::expect_no_more(IncomingMessage& message, const wire::DataStamp& s
     return;
   }
   message.transmitted = std::max(message.transmitted, message.packets);
-  if (!message.has_said_missing) {
+  if (!message.has_reported_missing) {
     message.missing_due = now + core_.config.exchange.linger_min;
     arm(message.slot, message.missing_due);
   }
 }
 
-void Receiver::say_missing(IncomingMessage& message) {
+void Receiver::report_missing(IncomingMessage& message) {
   message.missing_due = kNever;
   if (!message.is_enough()) {
-    message.has_said_missing = true;
+    message.has_reported_missing = true;
     message.owed.add(Owed::kBitmap);
     message.bitmap_next = 0;
-    queue_answer(message.slot);
+    queue_report(message.slot);
   }
 }
 
@@ -320,7 +320,7 @@ void Receiver::begin(IncomingMessage& message, base::Instant now) {
 void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
   // This holds whatever message the probe is about: packets sent and lost use up no credit.
   peer.book.on_settled(packet.probe.settled);
-  want_credit(peer);
+  queue_for_credit(peer);
   IncomingMessage* found =
       packet.message.source == packet.source ? find(packet.message, peer) : nullptr;
   EndedMessage* ended = found == nullptr && packet.message.source == packet.source
@@ -335,7 +335,7 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
     peer.sent_early = true;
     const bool is_over = core_.is_over(packet.message, peer);
     if (!is_over) {
-      tell_unexpected(packet.message, /*contradicts=*/false);
+      report_unexpected(packet.message, /*contradicts=*/false);
       count_unexpected(packet.message, peer);
       if (early_.is_on() && packet.message.source == packet.source) {
         early_.keep(packet);
@@ -344,7 +344,7 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
         }
       }
     }
-    core_.queue_reply({.kind = ControlWork::Kind::kReply,
+    core_.queue_reply({.kind = PendingControl::Kind::kReply,
                        .peer = packet.source,
                        .reply = is_over ? wire::ControlType::kStop : wire::ControlType::kWait,
                        .message = packet.message,
@@ -362,14 +362,14 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
   }
   if (packet.probe.packets != message.packets) {
     ++core_.counters.contradicting;
-    tell_unexpected(packet.message, /*contradicts=*/true);
+    report_unexpected(packet.message, /*contradicts=*/true);
     return;
   }
   begin(message, now);
   message.important = packet.probe.important;
   const std::uint32_t transmitted =
       std::max(message.transmitted, std::min(packet.probe.transmitted, kMaxTransmissions));
-  look_for_stall(message, transmitted - message.transmitted, now);
+  check_for_stall(message, transmitted - message.transmitted, now);
   message.transmitted = transmitted;
   message.all_sent |= packet.probe.all_sent;
   if (packet.generation > message.probe_generation) {
@@ -381,22 +381,22 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
       message.owed.add(Owed::kBitmap);
     }
     message.bitmap_next = 0;
-    message.has_said_missing = packet.probe.all_sent;
+    message.has_reported_missing = packet.probe.all_sent;
   }
-  queue_answer(message.slot);
-  look_for_end(message, now);
+  queue_report(message.slot);
+  finish_if_enough(message, now);
   peer.priority = message.priority;
-  want_credit(peer);
+  queue_for_credit(peer);
 }
 
 // The sender lives, as its probe shows, and may have sent more.
-void Receiver::look_for_stall(IncomingMessage& message, std::uint32_t newly_sent,
-                              base::Instant now) {
+void Receiver::check_for_stall(IncomingMessage& message, std::uint32_t newly_sent,
+                               base::Instant now) {
   if (newly_sent > 0) {
     message.stall.on_sent(newly_sent, now, base::Instant());
   }
   if (core_.config.reports_stalls &&
-      message.stall.tells(now, base::Instant(), kReceiverStallAfter)) {
+      message.stall.detects_stall(now, base::Instant(), kReceiverStallAfter)) {
     core_.events.push_back(
         MessageStalled{.id = message.id,
                        .peer = message.peer->rank,
@@ -408,7 +408,7 @@ void Receiver::look_for_stall(IncomingMessage& message, std::uint32_t newly_sent
   }
 }
 
-void Receiver::look_for_end(IncomingMessage& message, base::Instant now) {
+void Receiver::finish_if_enough(IncomingMessage& message, base::Instant now) {
   if (message.ledger.missing() == 0) {
     finish(message.slot, Outcome::kEverything, now);
     return;
@@ -454,7 +454,7 @@ void Receiver::on_timer(std::uint32_t slot, base::Instant now) {
     finish(slot, message.is_enough() ? Outcome::kWithinBudget : Outcome::kDeadline, now);
   } else if (message.armed <= now) {
     if (now >= message.missing_due) {
-      say_missing(message);
+      report_missing(message);
     }
     message.armed = kNever;
     const base::Instant due = std::min({message.linger_due, message.missing_due, message.deadline});
@@ -464,7 +464,7 @@ void Receiver::on_timer(std::uint32_t slot, base::Instant now) {
   }
 }
 
-void Receiver::tell_unexpected(const wire::MessageId& id, bool contradicts) {
+void Receiver::report_unexpected(const wire::MessageId& id, bool contradicts) {
   if (core_.config.reports_unexpected) {
     core_.events.push_back(UnexpectedMessage{id, contradicts});
   }

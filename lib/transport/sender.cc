@@ -7,6 +7,7 @@
 #include "base/check.h"
 
 namespace spillway::transport {
+
 namespace {
 
 // Below this share, missing packets are late rather than lost.
@@ -102,7 +103,7 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
   OutgoingMessage& message = messages_[slot];
   message.id = options.id;
   message.slot = slot;
-  message.birth = ++births_;
+  message.queue_number = ++queue_numbers_;
   message.peer = &peer;
   message.packets = options.packets;
   message.packet_bytes = options.packet_bytes;
@@ -114,7 +115,7 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
                                    options.packet_importance.end());
   message.important = required_packets(options);
   message.order = SendOrder(options.packets);
-  message.probe_wait = answer_wait(peer);
+  message.probe_wait = report_timeout(peer);
   peer.longest_packet = std::max(peer.longest_packet, options.packet_bytes);
   if (options.id.phase == wire::Phase::kPointToPoint) {
     peer.point_to_point_sent = std::max(peer.point_to_point_sent, options.id.operation);
@@ -122,7 +123,7 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
   core_.await(peer, now);
   ++peer.outgoing;
   queue_probe(slot);  // announces the message
-  put_in_line(message);
+  enqueue(message);
   probe_after(slot, message.probe_wait, now);
 }
 
@@ -132,20 +133,20 @@ std::uint32_t Sender::find(const wire::ControlPacket& packet) const {
              : kNoSlot;
 }
 
-base::Duration Sender::answer_wait(const Peer& peer) const {
+base::Duration Sender::report_timeout(const Peer& peer) const {
   const ExchangeConfig& exchange = core_.config.exchange;
-  base::Duration patience = peer.round_trip.patience();
+  base::Duration patience = peer.round_trip.timeout();
   // Credit spent on lost packets comes back only with a PROBE. Where none are lost, credit takes as
   // long as it usually does.
   if (peer.lost_share < kRareLoss) {
-    patience = std::max(patience, peer.credit_wait.patience());
+    patience = std::max(patience, peer.credit_wait.timeout());
   }
   return std::clamp(patience, exchange.probe_min, exchange.probe_max);
 }
 
-void Sender::put_in_line(OutgoingMessage& message) {
+void Sender::enqueue(OutgoingMessage& message) {
   if (message.state == OutgoingState::kWaiting && message.may_go()) {
-    lines_.join(message);
+    scheduler_.join(message);
   }
 }
 
@@ -153,7 +154,7 @@ void Sender::put_in_line(OutgoingMessage& message) {
 bool Sender::waits_for_its_turn(const OutgoingMessage& message) const {
   const Peer& peer = *message.peer;
   const bool waits_for_stream = peer.is_stream && peer.is_full;
-  return message.state == OutgoingState::kInLine &&
+  return message.state == OutgoingState::kQueued &&
          (peer.turn == Turn::kReady || peer.line.front() != &message || waits_for_stream);
 }
 
@@ -161,7 +162,7 @@ void Sender::queue_probe(std::uint32_t slot) {
   OutgoingMessage& message = messages_[slot];
   if (!message.in_control_queue) {
     message.in_control_queue = true;
-    core_.control.push_back({.kind = ControlWork::Kind::kProbe, .slot = slot});
+    core_.control.push_back({.kind = PendingControl::Kind::kProbe, .slot = slot});
   }
 }
 
@@ -193,17 +194,17 @@ void Sender::on_timer(std::uint32_t slot, base::Instant now) {
   // Silence: data in flight for so long will not arrive, and must not fill the window for ever.
   FeedbackSample sample{.now = now};
   if (!peer.is_stream) {
-    peer.paths.expire(now - answer_wait(peer) * kExpiryWaits, now, sample);
+    peer.paths.expire(now - report_timeout(peer) * kExpiryWaits, now, sample);
   }
   if (sample.lost_packets > 0) {
-    tell_control(sample, peer);
+    update_congestion(sample, peer);
   }
-  if (now - peer.last_sent >= answer_wait(peer)) {
+  if (now - peer.last_sent >= report_timeout(peer)) {
     peer.balance.on_silence();
     peer.has_asked_for_credit = true;
   }
-  lines_.unblock(peer);
-  look_for_stall(message, now);
+  scheduler_.unblock(peer);
+  check_for_stall(message, now);
   queue_probe(slot);
   probe_after(slot, message.probe_wait, now);
   message.probe_wait = std::min(message.probe_wait * 2, core_.config.exchange.probe_max);
@@ -234,7 +235,7 @@ void Sender::on_stop(const wire::ControlPacket& packet, base::Instant now) {
     return;
   }
   const OutgoingMessage& message = messages_[slot];
-  if (message.all_sent() && message.repeats.empty()) {
+  if (message.all_sent() && message.retransmits.empty()) {
     message.peer->end_wait.add(std::min(now - message.last_sent, kLongestTurn));
   }
   finish(slot, packet.stop.outcome, std::min(packet.stop.delivered, message.packets));
@@ -256,22 +257,22 @@ void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
     message.stall.restart();
   }
   if (message.next_position == message.packets) {
-    plan_repeats(message, packet);
-    message.probe_wait = answer_wait(*message.peer);
+    plan_retransmits(message, packet);
+    message.probe_wait = report_timeout(*message.peer);
     probe_after(slot, message.probe_wait, now);
   }
-  put_in_line(message);
+  enqueue(message);
 }
 
 // A message that cannot be repaired must not hold up the others for ever.
-void Sender::plan_repeats(OutgoingMessage& message, const wire::ControlPacket& bitmap) {
-  message.plan_repeats(bitmap);
+void Sender::plan_retransmits(OutgoingMessage& message, const wire::ControlPacket& bitmap) {
+  message.plan_retransmits(bitmap);
   // It may have been in line with retransmissions that are forgiven now.
-  if (message.state == OutgoingState::kInLine && !message.may_go()) {
-    lines_.leave(message);
+  if (message.state == OutgoingState::kQueued && !message.may_go()) {
+    scheduler_.leave(message);
   }
   if (message.generation >= kUrgentRepairs && message.state == OutgoingState::kWaiting) {
-    message.birth = ++births_;
+    message.queue_number = ++queue_numbers_;
   }
 }
 
@@ -283,17 +284,17 @@ void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Inst
   if (has_more_credit && was_without && !peer.line.empty() && !peer.has_asked_for_credit) {
     peer.credit_wait.add(std::min(now - peer.last_sent, kLongestTurn));
   }
-  lines_.unblock(peer);
+  scheduler_.unblock(peer);
   if ((has_news || has_more_credit) && !peer.line.empty()) {
     // Whatever message it names: the first in line asks for all of them.
     OutgoingMessage& first = *peer.line.front();
-    first.probe_wait = answer_wait(peer);
+    first.probe_wait = report_timeout(peer);
     probe_after(first.slot, first.probe_wait, now);
   }
   const std::uint32_t slot = find(packet);
   if (slot == kNoSlot) {
     if (packet.credit.answer && packet.message.source == core_.config.rank) {
-      core_.queue_reply({.kind = ControlWork::Kind::kReply,
+      core_.queue_reply({.kind = PendingControl::Kind::kReply,
                          .peer = packet.source,
                          .reply = wire::ControlType::kWait,
                          .message = packet.message});
@@ -304,7 +305,7 @@ void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Inst
   const bool was_paused = message.is_paused;
   message.is_paused = false;
   if (has_news || has_more_credit) {
-    message.probe_wait = answer_wait(peer);
+    message.probe_wait = report_timeout(peer);
     if (message.has_packet()) {
       probe_after(slot, message.probe_wait, now);
     }
@@ -312,7 +313,7 @@ void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Inst
   if (packet.credit.answer || was_paused) {
     queue_probe(slot);
   }
-  put_in_line(message);
+  enqueue(message);
 }
 
 void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
@@ -323,8 +324,8 @@ void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
   OutgoingMessage& message = messages_[slot];
   message.is_paused = true;
   message.stall.restart();
-  if (message.state == OutgoingState::kInLine) {
-    lines_.leave(message);
+  if (message.state == OutgoingState::kQueued) {
+    scheduler_.leave(message);
   }
   if (core_.config.limits.early_bytes == 0) {
     // The receiver dropped all that was sent so far, so all of it waits until the receiver is
@@ -342,7 +343,7 @@ bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
     }
   }
   if (peer.round_trip.is_known() && !peer.is_stream) {
-    peer.paths.expire(now - answer_wait(peer) * kExpiryWaits, now, sample);
+    peer.paths.expire(now - report_timeout(peer) * kExpiryWaits, now, sample);
   }
   if (sample.acked_packets + sample.lost_packets == 0) {
     return false;
@@ -351,7 +352,7 @@ bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
     peer.round_trip.add(sample.round_trip);
     core_.round_trip.add(sample.round_trip);
   }
-  tell_control(sample, peer);
+  update_congestion(sample, peer);
   // Packets at least half as long on average: short ones say nothing about what long ones meet.
   if (sample.acked_packets > 0 &&
       sample.acked_bytes * 2 >= std::int64_t{sample.acked_packets} * peer.longest_packet) {
@@ -360,7 +361,7 @@ bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, ba
   return sample.acked_packets > 0;
 }
 
-void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
+void Sender::update_congestion(const FeedbackSample& sample, Peer& peer) {
   FeedbackSample told = sample;
   if (!peer.line.empty() && peer.balance.has_credit()) {
     peer.hosts.on_acknowledged(sample.acked_bytes);
@@ -372,8 +373,8 @@ void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
   const double bound = std::max(peer.loss_bound_ppm * 1e-6, kHarmlessLoss);
   told.over_budget = sample.lost_packets > 0 && peer.lost_share > bound;
   told.in_flight_bytes = peer.paths.in_flight_bytes() + sample.acked_bytes;
-  told.spoilt_packets = peer.loss_bound_ppm == 0 ? sample.trimmed_packets : 0;
-  peer.hosts.on_spoilt(told.spoilt_packets / std::max(packets, 1.0));
+  told.unusable_packets = peer.loss_bound_ppm == 0 ? sample.trimmed_packets : 0;
+  peer.hosts.on_unusable(told.unusable_packets / std::max(packets, 1.0));
   const std::uint64_t retired_before = peer.retirements_seen;
   peer.retirements_seen = peer.paths.retirements();
   core_.counters.paths_retired += peer.retirements_seen - retired_before;
@@ -386,7 +387,7 @@ void Sender::tell_control(const FeedbackSample& sample, Peer& peer) {
 }
 
 bool Sender::poll_data(base::Instant now, Transmission& out) {
-  Peer* peer = lines_.front();
+  Peer* peer = scheduler_.front();
   if (peer == nullptr) {
     return false;
   }
@@ -425,12 +426,12 @@ void Sender::transmit(Peer& peer, OutgoingMessage& message, base::Instant now, T
   core_.counters.data_resent += out.data.retransmit ? 1 : 0;
   core_.counters.data_sent_bytes += out.data_bytes;
   core_.counters.data_resent_bytes += out.data.retransmit ? out.data_bytes : 0;
-  expect_answer(message, now);
+  expect_report(message, now);
   if (--peer.burst_left == 0) {
-    lines_.rotate();
+    scheduler_.rotate();
   }
   if (message.all_sent()) {
-    lines_.leave(message);
+    scheduler_.leave(message);
   }
 }
 
@@ -445,7 +446,7 @@ bool Sender::asks_for_report(const OutgoingMessage& message) {
   return asks;
 }
 
-void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
+void Sender::expect_report(OutgoingMessage& message, base::Instant now) {
   message.last_sent = now;
   if (!message.all_sent()) {
     message.probe_due = now + message.probe_wait;
@@ -454,16 +455,16 @@ void Sender::expect_answer(OutgoingMessage& message, base::Instant now) {
   // Ask as soon as all packets in flight must have arrived.
   const Peer& peer = *message.peer;
   const base::Duration drained = std::max(
-      {peer.round_trip.patience(), peer.end_wait.patience(), core_.config.exchange.linger_min});
+      {peer.round_trip.timeout(), peer.end_wait.timeout(), core_.config.exchange.linger_min});
   // On a stream nobody knows when that is, and nothing is lost.
   const bool can_tell = peer.round_trip.is_known() && !peer.is_stream;
   probe_after(message.slot, can_tell ? drained : message.probe_wait, now);
 }
 
-void Sender::look_for_stall(OutgoingMessage& message, base::Instant now) {
+void Sender::check_for_stall(OutgoingMessage& message, base::Instant now) {
   const Peer& peer = *message.peer;
   if (!core_.config.reports_stalls || now - peer.last_heard > kStallGap ||
-      !message.stall.tells(now, peer.carried, kStallAfter)) {
+      !message.stall.detects_stall(now, peer.carried, kStallAfter)) {
     return;
   }
   const bool is_blocked = peer.unsent_error != 0 && peer.unsent_at >= message.stall.since();
@@ -501,8 +502,8 @@ void Sender::drop(std::uint32_t slot) {
   OutgoingMessage& message = messages_[slot];
   Peer& peer = *message.peer;
   --peer.outgoing;
-  if (message.state == OutgoingState::kInLine) {
-    lines_.leave(message);
+  if (message.state == OutgoingState::kQueued) {
+    scheduler_.leave(message);
   }
   messages_.erase(slot);
 }
@@ -523,17 +524,17 @@ void Sender::withdraw(const wire::MessageId& id, std::uint16_t to) {
 }
 
 Holdup Sender::holdup() {
-  if (lines_.has_ready()) {
+  if (scheduler_.has_ready()) {
     return Holdup::kNothing;
   }
   Holdup nearest = Holdup::kIdle;
   messages_.for_each([&](std::uint32_t slot) {
     const OutgoingMessage& message = messages_[slot];
-    const bool is_in_line = message.state == OutgoingState::kInLine;
+    const bool is_in_line = message.state == OutgoingState::kQueued;
     const Holdup own = is_in_line && message.peer->balance.has_credit() ? Holdup::kWindow
                        : is_in_line                                     ? Holdup::kCredit
                        : message.is_paused                              ? Holdup::kReceiver
-                                                                        : Holdup::kAnswer;
+                                                                        : Holdup::kReport;
     nearest = std::min(nearest, own);
   });
   return nearest;
@@ -543,6 +544,55 @@ std::size_t Sender::memory_bytes() {
   std::size_t bytes = messages_.memory_bytes();
   messages_.for_each([&](std::uint32_t slot) { bytes += messages_[slot].memory_bytes(); });
   return bytes;
+}
+
+void OutgoingMessage::take_next(wire::DataStamp& stamp) {
+  SPILLWAY_CHECK(has_packet());
+  stamp.message = id;
+  stamp.priority = priority;
+  stamp.retransmit = next_position == packets;
+  const std::uint32_t packet =
+      stamp.retransmit ? retransmits[next_retransmit++] : order.packet_at(next_position++);
+  stamp.packet = static_cast<std::uint16_t>(packet);
+  stamp.importance = importance_of(packet);
+  stamp.last = all_sent();
+  ++transmitted;
+}
+
+void OutgoingMessage::plan_retransmits(const wire::ControlPacket& packet) {
+  const wire::BitmapRange& range = packet.bitmap.range;
+  if (retransmit_generation != packet.generation) {
+    retransmit_generation = packet.generation;
+    retransmits.clear();
+    next_retransmit = 0;
+    const std::uint32_t unforgiven =
+        packet.bitmap.missing - std::min(packet.bitmap.missing, packet.bitmap.allowed);
+    // A few more than needed: some retransmissions will be lost as well.
+    retransmit_quota = unforgiven == 0 ? 0 : unforgiven + unforgiven / 8 + 1;
+  }
+  const auto added_begin = static_cast<std::ptrdiff_t>(retransmits.size());
+  const std::uint32_t end = std::min(range.first + range.count, packets);
+  // A receiver that sends ranges twice cannot make the list longer than the message.
+  for (std::uint32_t index = range.first; index < end && retransmits.size() < packets; ++index) {
+    if (!range.delivered(index)) {
+      retransmits.push_back(static_cast<std::uint16_t>(index));
+    }
+  }
+  // The most important first; only they are retransmitted beyond the quota.
+  std::stable_sort(
+      retransmits.begin() + added_begin, retransmits.end(),
+      [this](std::uint16_t a, std::uint16_t b) { return importance_of(a) > importance_of(b); });
+  std::size_t kept = static_cast<std::size_t>(added_begin);
+  while (kept < retransmits.size() && (retransmit_quota > 0 || importance_of(retransmits[kept]) ==
+                                                                   SPILLWAY_IMPORTANCE_REQUIRED)) {
+    retransmit_quota -= retransmit_quota > 0 ? 1 : 0;
+    ++kept;
+  }
+  retransmits.resize(kept);
+}
+
+std::size_t OutgoingMessage::memory_bytes() const {
+  return packet_importance.capacity() + retransmits.capacity() * sizeof(std::uint16_t);
 }
 
 }  // namespace spillway::transport

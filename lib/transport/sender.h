@@ -1,22 +1,270 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The sending half of an endpoint: outgoing messages, whose packets go out in the order of
-// SendLines, and the probes that find out what came.
+// SendScheduler, and the probes that find out what came.
 //
-// Timer: a message that neither sent nor heard anything for a while is probed, with doubling waits
-// between ExchangeConfig's probe_min and probe_max. Right after its last packet the wait is only as
-// long as packets may still be in flight, so that the answer is not about those.
+// OutgoingMessage is a plain record with small steps; the Sender decides when to take them. One
+// thread.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <vector>
 
+#include "base/check.h"
 #include "transport/core.h"
+#include "transport/message.h"
 #include "transport/message_table.h"
-#include "transport/outgoing_message.h"
-#include "transport/send_lines.h"
 
 namespace spillway::transport {
 
+// ------------------------------------------------------------------ a message to a peer
+
+// The order in which the packets of a message are sent. It strides through the message, so that
+// packets lost together, or cut off by a STOP, are not neighbours. A row loses a packet here and
+// there, never a run of them. Packets of every importance are on the wire at any time, so that a
+// switch under pressure has unimportant ones to drop.
+class SendOrder {
+ public:
+  SendOrder() = default;
+  // Near packets times the golden ratio, which keeps any run of positions far apart; coprime with
+  // packets, so that every packet has its turn.
+  explicit SendOrder(std::uint32_t packets)
+      : packets_(packets),
+        stride_(static_cast<std::uint32_t>(std::uint64_t{packets} * 618 / 1000)) {
+    while (std::gcd(stride_, packets_) != 1) {
+      ++stride_;
+    }
+  }
+
+  std::uint32_t packet_at(std::uint32_t position) const {
+    return static_cast<std::uint32_t>(std::uint64_t{position} * stride_ % packets_);
+  }
+
+ private:
+  std::uint32_t packets_ = 1;
+  std::uint32_t stride_ = 0;
+};
+
+// Where an outgoing message stands, and what may follow:
+//
+//   kWaiting ◄──► kQueued
+//
+//   kWaiting   waits for its receiver or for an answer: none of its packets may go
+//   kQueued    has packets for its peer, and goes when it is its turn (SendScheduler)
+enum class OutgoingState : std::uint8_t { kWaiting, kQueued };
+inline constexpr unsigned kOutgoingStates = 2;
+
+constexpr bool may_follow(OutgoingState from, OutgoingState to) {
+  return from != to;
+}
+
+// A message under way to a peer: whether it may go, which packet goes next, what must be
+// retransmitted.
+//
+// A message is sent once through in SendOrder (the first pass). After that only packets that the
+// receiver reported missing and the budget does not forgive are retransmitted, round by round.
+struct OutgoingMessage {
+  // Fields that every packet needs, kept together.
+  Peer* peer = nullptr;
+  PayloadSource* source = nullptr;
+  wire::MessageId id;
+  std::uint32_t slot = 0;
+  std::uint64_t queue_number = 0;  // messages of one priority go in this order
+  std::uint32_t packets = 0;
+  std::uint32_t packet_bytes = 0;
+  std::uint32_t next_position = 0;  // position in the first pass
+  std::uint32_t next_retransmit = 0;
+  std::uint32_t transmitted = 0;
+  LossPolicy loss;
+  std::uint8_t priority = 0;
+  std::uint8_t importance = 0;
+  base::Tracked<OutgoingState> state{OutgoingState::kWaiting};
+  bool is_paused = false;         // its receiver does not expect it yet
+  bool in_control_queue = false;  // waits there to send a probe
+  base::Duration probe_wait;      // doubles with every unanswered probe
+  base::Instant last_sent;
+  base::Instant probe_due;
+  base::Instant probe_armed;  // the earliest entry in the timer queue
+  SendOrder order;
+  std::vector<std::uint8_t> packet_importance;  // empty: `importance` for all
+
+  std::vector<std::uint16_t> retransmits;
+  std::uint32_t retransmit_generation = 0;   // of the probe whose answers filled `retransmits`
+  std::uint32_t retransmit_quota = 0;        // unimportant packets that round may still add
+  std::uint32_t important = 0;               // packets that must arrive
+  std::uint32_t generation = 0;              // of the latest probe
+  std::uint32_t least_missing = UINT32_MAX;  // fewest packets missing that BITMAPs told of
+  StallWatch stall;
+
+  bool has_packet() const {
+    return next_position < packets || next_retransmit < retransmits.size();
+  }
+  bool all_sent() const { return !has_packet(); }
+  // True if the message and its receiver let it go, whatever the peer's credit and window.
+  bool may_go() const { return has_packet() && !is_paused; }
+
+  std::uint8_t importance_of(std::uint32_t packet) const {
+    return packet_importance.empty() ? importance : packet_importance[packet];
+  }
+
+  // Goes back to the first packet, as if none had been sent.
+  void start_over() {
+    next_position = 0;
+    next_retransmit = 0;
+    retransmits.clear();
+    order = SendOrder(packets);
+  }
+
+  // Fills in the stamp of the next packet, and moves on; has_packet() must hold.
+  void take_next(wire::DataStamp& stamp);
+
+  // Takes in a BITMAP that answers the latest probe, or follows it unasked: adds to `retransmits`
+  // what must be retransmitted.
+  void plan_retransmits(const wire::ControlPacket& bitmap);
+
+  std::size_t memory_bytes() const;
+};
+
+// Decides which message sends next. Each peer has a line of messages with packets for it: the most
+// urgent first, among equals the oldest. They go one after the other, so that early messages arrive
+// early and work that waits for them can go on. Peers whose first messages are equally urgent take
+// turns, burst by burst. A peer that may not be sent to (no credit, or its window is full) is
+// skipped until that changes.
+//
+// State of a peer (Turn):
+//
+//   kNone ──► kReady ◄──► kBlocked       kReady, kBlocked ──► kNone when its line is empty
+//
+// Holds pointers: the owner of peers and messages takes messages out before they are destroyed. One
+// thread.
+
+// Peers in turn: a circle with a front. The front is looked at for every packet and is kept where
+// it is found at once; the rest moves only between bursts.
+class ReadyPeers {
+ public:
+  bool empty() const { return front_ == nullptr; }
+  Peer* front() const { return front_; }
+
+  // Adds a peer behind all others.
+  void push_back(Peer* peer) {
+    circle_.insert(circle_.begin() + static_cast<std::ptrdiff_t>(at_), peer);
+    at_ = circle_.size() == 1 ? 0 : at_ + 1;
+    front_ = circle_[at_];
+  }
+
+  // The front becomes the last, and the next one the front.
+  void rotate() {
+    at_ = at_ + 1 == circle_.size() ? 0 : at_ + 1;
+    front_ = circle_[at_];
+  }
+
+  void erase(const Peer* peer) {
+    const auto found = std::find(circle_.begin(), circle_.end(), peer);
+    const auto index = static_cast<std::size_t>(found - circle_.begin());
+    circle_.erase(found);
+    at_ -= index < at_ ? 1 : 0;
+    at_ = at_ == circle_.size() ? 0 : at_;
+    front_ = circle_.empty() ? nullptr : circle_[at_];
+  }
+
+ private:
+  Peer* front_ = nullptr;
+  std::size_t at_ = 0;
+  std::vector<Peer*> circle_;
+};
+
+class SendScheduler {
+ public:
+  // The message has packets that may go.
+  void join(OutgoingMessage& message) {
+    std::vector<OutgoingMessage*>& line = message.peer->line;
+    const auto at = std::find_if(line.begin(), line.end(), [&](const OutgoingMessage* other) {
+      return message.priority != other->priority ? message.priority > other->priority
+                                                 : message.queue_number < other->queue_number;
+    });
+    line.insert(at, &message);
+    message.state.enter(OutgoingState::kQueued);
+    settle(*message.peer);
+  }
+
+  void leave(OutgoingMessage& message) {
+    std::vector<OutgoingMessage*>& line = message.peer->line;
+    line.erase(std::find(line.begin(), line.end(), &message));
+    message.state.enter(OutgoingState::kWaiting);
+    settle(*message.peer);
+  }
+
+  // The peer whose turn it is, or null. Peers that may not be sent to are set to kBlocked.
+  Peer* front() {
+    while (ready_mask_ != 0) {
+      Peer& peer = *ready_[highest()].front();
+      if (peer.may_send()) {
+        return &peer;
+      }
+      take_off(peer, Turn::kBlocked);
+    }
+    return nullptr;
+  }
+
+  // True if there is a peer whose turn it may be.
+  bool has_ready() const { return ready_mask_ != 0; }
+
+  // The burst to the front peer is over.
+  void rotate() { ready_[highest()].rotate(); }
+
+  // Puts the peer back in line if it may be sent to again.
+  void unblock(Peer& peer) {
+    if (peer.turn == Turn::kBlocked && peer.may_send()) {
+      peer.turn = Turn::kNone;
+      settle(peer);
+    }
+  }
+
+ private:
+  std::size_t highest() const { return static_cast<std::size_t>(std::bit_width(ready_mask_) - 1); }
+
+  // After the peer's line changed: puts it where its first message belongs.
+  void settle(Peer& peer) {
+    if (peer.line.empty()) {
+      take_off(peer, Turn::kNone);
+      return;
+    }
+    const std::uint8_t priority = peer.line.front()->priority;
+    if (peer.turn == Turn::kReady && peer.turn_priority != priority) {
+      take_off(peer, Turn::kNone);
+    }
+    if (peer.turn == Turn::kNone) {
+      peer.turn = Turn::kReady;
+      peer.turn_priority = priority;
+      peer.burst_left = 0;
+      ready_[priority].push_back(&peer);
+      ready_mask_ |= 1U << priority;
+    }
+  }
+
+  void take_off(Peer& peer, Turn next) {
+    if (peer.turn == Turn::kReady) {
+      ReadyPeers& list = ready_[peer.turn_priority];
+      list.erase(&peer);
+      ready_mask_ &= list.empty() ? ~(1U << peer.turn_priority) : ~0U;
+    }
+    peer.turn = next;
+  }
+
+  std::uint32_t ready_mask_ = 0;  // bit per priority whose list has entries
+  std::array<ReadyPeers, SPILLWAY_PRIORITIES> ready_;
+};
+
+// ------------------------------------------------------------------ the sender
+
+// Timer: a message that neither sent nor heard anything for a while is probed, with doubling waits
+// between ExchangeConfig's probe_min and probe_max. Right after its last packet the wait is only as
+// long as packets may still be in flight, so that the answer is not about those.
 class Sender {
  public:
   explicit Sender(Core& core);
@@ -30,7 +278,7 @@ class Sender {
   void on_timer(std::uint32_t slot, base::Instant now);
   void end_messages_to(Peer& peer, Outcome outcome);
   // Messages that waited for room towards this peer may go, if there is some now.
-  void unblock(Peer& peer) { lines_.unblock(peer); }
+  void unblock(Peer& peer) { scheduler_.unblock(peer); }
   // Source of the message under way to `to` that has the stamp's packet; null if there is none.
   PayloadSource* source_of(const wire::DataStamp& stamp, std::uint16_t to);
   void withdraw(const wire::MessageId& id, std::uint16_t to);
@@ -48,27 +296,27 @@ class Sender {
 
   std::uint32_t find(const wire::ControlPacket& packet) const;
   base::Status check(const SendOptions& options) const;
-  void put_in_line(OutgoingMessage& message);
-  void plan_repeats(OutgoingMessage& message, const wire::ControlPacket& bitmap);
+  void enqueue(OutgoingMessage& message);
+  void plan_retransmits(OutgoingMessage& message, const wire::ControlPacket& bitmap);
   bool waits_for_its_turn(const OutgoingMessage& message) const;
   void queue_probe(std::uint32_t slot);
   void probe_after(std::uint32_t slot, base::Duration wait, base::Instant now);
-  base::Duration answer_wait(const Peer& peer) const;
+  base::Duration report_timeout(const Peer& peer) const;
   // True if packets came that were not reported before.
   bool take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
-  void tell_control(const FeedbackSample& sample, Peer& peer);
+  void update_congestion(const FeedbackSample& sample, Peer& peer);
   void begin(std::uint32_t slot, Peer& peer, const SendOptions& options, base::Instant now);
   void transmit(Peer& peer, OutgoingMessage& message, base::Instant now, Transmission& out);
   bool asks_for_report(const OutgoingMessage& message);
-  void expect_answer(OutgoingMessage& message, base::Instant now);
-  void look_for_stall(OutgoingMessage& message, base::Instant now);
+  void expect_report(OutgoingMessage& message, base::Instant now);
+  void check_for_stall(OutgoingMessage& message, base::Instant now);
   void drop(std::uint32_t slot);
   void finish(std::uint32_t slot, Outcome outcome, std::uint32_t delivered);
 
   Core& core_;
   MessageTable<OutgoingMessage> messages_;
-  SendLines lines_;
-  std::uint64_t births_ = 0;
+  SendScheduler scheduler_;
+  std::uint64_t queue_numbers_ = 0;
 };
 
 }  // namespace spillway::transport

@@ -93,10 +93,10 @@ bool SumExchange::on_result(Sum& sum, const wire::SumPacket& packet,
     adapt(flow, marked || packet.is_marked(SPILLWAY_SUM_CONGESTED), now);
   }
   chunk.state = ChunkState::kDone;
-  sum.wait = usual_wait(flow);
+  sum.wait = result_timeout(flow);
   sum.latest = std::max<std::uint32_t>(sum.latest, packet.chunk.chunk);
   sum.began = sum.done == 0 ? now : sum.began;
-  sum.cuts.erase(packet.chunk.chunk);
+  sum.trim_hints.erase(packet.chunk.chunk);
   std::copy(words.begin(), words.end(), words_of(sum, packet.chunk.chunk).begin());
   sum.options.ranks[packet.chunk.chunk] = packet.ranks;
   const RankSet missing = sum.options.contributors - packet.ranks;
@@ -105,7 +105,7 @@ bool SumExchange::on_result(Sum& sum, const wire::SumPacket& packet,
     ++sum.oldest;
   }
   if (++sum.done == sum.chunks.size()) {
-    say_finished(sum.options.id);
+    queue_confirmation(sum.options.id);
     remember_end(sum.options.id);
     end(sum);
   }
@@ -126,15 +126,15 @@ void SumExchange::remember_end(const SumId& id) {
 }
 
 // Says that this rank has all results; queued apart, because the sum is gone.
-void SumExchange::say_finished(const SumId& id) {
-  if (finished_.size() < kMaxWork) {
+void SumExchange::queue_confirmation(const SumId& id) {
+  if (finished_.size() < kMaxPending) {
     finished_.push_back(id);
   }
 }
 
 // Ignores requests for parts that this rank has not sent: the window decides when they leave. A cut
 // packet that somebody made up may have caused the request, so answering would let anybody make
-// this rank send past its window. It also keeps a REPEAT a sign that the part was sent before.
+// this rank send past its window. It also keeps a RETRANSMIT a sign that the part was sent before.
 void SumExchange::on_flush(Sum& sum, const wire::SumPacket& packet, base::Instant now) {
   Chunk& chunk = sum.chunks[packet.chunk.chunk];
   const bool is_asked =
@@ -143,11 +143,11 @@ void SumExchange::on_flush(Sum& sum, const wire::SumPacket& packet, base::Instan
     return;
   }
   chunk.attempts = 1;
-  chunk.due = now + kLeastPatience / 2;
+  chunk.due = now + kMinTimeout / 2;
   ++sum.report.sent;
-  ++sum.report.repeated;
+  ++sum.report.retransmitted;
   ++core_.counters.sums_repeated;
-  queue({.kind = SumKind::kRepeat,
+  queue({.kind = SumKind::kRetransmit,
          .slot = sum.slot,
          .chunk = packet.chunk.chunk,
          .to = sum.options.id.owner});
@@ -164,8 +164,8 @@ void SumExchange::adapt(Flow& flow, bool congested, base::Instant now) {
   }
 }
 
-base::Duration SumExchange::usual_wait(const Flow& flow) {
-  return flow.wait.is_known() ? clamped(flow.wait.patience() * 2) : kFirstPatience;
+base::Duration SumExchange::result_timeout(const Flow& flow) {
+  return flow.wait.is_known() ? clamped(flow.wait.timeout() * 2) : kFirstTimeout;
 }
 
 void SumExchange::ask(Sum& sum, std::uint32_t index, base::Instant now) {
@@ -180,20 +180,20 @@ void SumExchange::ask(Sum& sum, std::uint32_t index, base::Instant now) {
 // A WANT says that this rank has sent its parts up to the chunk. So nothing that anybody can make
 // up may cause one for an unsent chunk, nor one that overtakes the part in the network's queues: it
 // leaves after the time in which parts usually become results.
-void SumExchange::on_cut_result(Sum& sum, std::uint32_t index, base::Instant now) {
+void SumExchange::on_trimmed_result(Sum& sum, std::uint32_t index, base::Instant now) {
   const Chunk& chunk = sum.chunks[index];
   if (index >= sum.touched || chunk.attempts > 0) {
     return;
   }
   const RoundTrip& wait = flows_[sum.options.id.owner].wait;
-  Cut& cut = sum.cuts[index];
-  cut.due = std::max(now, chunk.since + (wait.is_known() ? wait.usual() : kLeastPatience));
+  TrimHint& cut = sum.trim_hints[index];
+  cut.due = std::max(now, chunk.since + (wait.is_known() ? wait.usual() : kMinTimeout));
   arm(sum, cut.due);
 }
 
-base::Instant SumExchange::ask_for_cut_results(Sum& sum, base::Instant now) {
+base::Instant SumExchange::request_hinted_results(Sum& sum, base::Instant now) {
   base::Instant next = kNever;
-  for (auto cut = sum.cuts.begin(); cut != sum.cuts.end();) {
+  for (auto cut = sum.trim_hints.begin(); cut != sum.trim_hints.end();) {
     if (cut->second.due > now) {
       next = std::min(next, cut->second.due);
       ++cut;
@@ -202,13 +202,13 @@ base::Instant SumExchange::ask_for_cut_results(Sum& sum, base::Instant now) {
     if (sum.chunks[cut->first].attempts == 0) {
       ask(sum, cut->first, now);
     }
-    cut = sum.cuts.erase(cut);
+    cut = sum.trim_hints.erase(cut);
   }
   return next;
 }
 
-void SumExchange::ask_for_results(Sum& sum, base::Instant now) {
-  const base::Instant next_cut = ask_for_cut_results(sum, now);
+void SumExchange::request_results(Sum& sum, base::Instant now) {
+  const base::Instant next_cut = request_hinted_results(sum, now);
   unsigned asked = 0;
   bool has_gap = false;
   base::Instant next = now + sum.wait;
@@ -231,7 +231,7 @@ void SumExchange::ask_for_results(Sum& sum, base::Instant now) {
     adapt(flows_[sum.options.id.owner], true, now);
   }
   if (asked > 0) {
-    sum.wait = std::min(sum.wait * 2, kLongestPatience);
+    sum.wait = std::min(sum.wait * 2, kMaxTimeout);
     next = now + sum.wait;
   }
   arm(sum, std::min(next, next_cut));

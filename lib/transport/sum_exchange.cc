@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "wire/traffic_class.h"
+#include "wire/packet.h"
 
 namespace spillway::transport {
 namespace {
@@ -66,7 +66,7 @@ base::Status SumExchange::begin(const SumOptions& options, base::Instant now) {
     Flow& flow = flows_[options.id.owner];
     flow.line.push_back(slot);
     flow.by_number.emplace(key, slot);
-    sum.wait = usual_wait(flow);
+    sum.wait = result_timeout(flow);
     return {};
   }
   std::fill(sum.options.ranks.begin(), sum.options.ranks.end(),
@@ -92,12 +92,12 @@ void SumExchange::withdraw(const SumId& id) {
 void SumExchange::finish_for(const SumId& id, std::uint16_t rank) {
   if (Sum* sum = find({id.operation, id.piece, id.owner}); sum != nullptr) {
     sum->told.insert(rank);
-    look_whether_over(*sum);
+    end_if_confirmed(*sum);
   }
 }
 
 base::Duration SumExchange::clamped(base::Duration wait) {
-  return std::clamp(wait, kLeastPatience, kLongestPatience);
+  return std::clamp(wait, kMinTimeout, kMaxTimeout);
 }
 
 SumExchange::Sum* SumExchange::find(const Key& key) {
@@ -145,7 +145,7 @@ void SumExchange::arm(Sum& sum, base::Instant due) {
 }
 
 void SumExchange::queue(const Work& work) {
-  if (work_.size() < kMaxWork) {
+  if (work_.size() < kMaxPending) {
     work_.push_back(work);
   }
 }
@@ -178,7 +178,7 @@ void SumExchange::on_packet(const wire::SumPacket& packet, std::span<const std::
     if (is_part(packet)) {
       keep_early(packet, words, marked);
     } else if (packet.kind == SumKind::kResult && has_ended(packet)) {
-      say_finished(
+      queue_confirmation(
           {packet.chunk.operation, packet.chunk.signature, packet.chunk.piece, packet.chunk.owner});
     }
     return;
@@ -189,7 +189,7 @@ void SumExchange::on_packet(const wire::SumPacket& packet, std::span<const std::
 }
 
 bool SumExchange::is_part(const wire::SumPacket& packet) {
-  return packet.kind == SumKind::kPart || packet.kind == SumKind::kRepeat;
+  return packet.kind == SumKind::kPart || packet.kind == SumKind::kRetransmit;
 }
 
 bool SumExchange::take(Sum& sum, const wire::SumPacket& packet,
@@ -218,8 +218,8 @@ bool SumExchange::take(Sum& sum, const wire::SumPacket& packet,
   return false;
 }
 
-void SumExchange::on_cut(const wire::SumPacket& packet, base::Instant now) {
-  ++core_.counters.sums_cut;
+void SumExchange::on_trimmed(const wire::SumPacket& packet, base::Instant now) {
+  ++core_.counters.sums_trimmed;
   Sum* sum = find(packet);
   const std::uint32_t index = packet.chunk.chunk;
   if (sum == nullptr || packet.chunk.signature != sum->options.id.signature ||
@@ -227,9 +227,9 @@ void SumExchange::on_cut(const wire::SumPacket& packet, base::Instant now) {
     return;
   }
   if (is_owner(*sum) && is_part(packet)) {
-    on_cut_part(*sum, packet, now);
+    on_trimmed_part(*sum, packet, now);
   } else if (!is_owner(*sum) && packet.kind == SumKind::kResult) {
-    on_cut_result(*sum, index, now);
+    on_trimmed_result(*sum, index, now);
   }
 }
 
@@ -241,11 +241,11 @@ void SumExchange::on_timer(std::uint32_t slot, base::Instant now) {
   Sum& sum = *found->second;
   sum.armed = kNever;
   if (!is_owner(sum)) {
-    ask_for_results(sum, now);
+    request_results(sum, now);
   } else if (sum.has_all()) {
     remind(sum, now);
   } else {
-    look_for_missing(sum, now);
+    check_missing_parts(sum, now);
   }
 }
 
@@ -327,7 +327,7 @@ bool SumExchange::write(const Work& work, const Sum& sum, base::Instant now, Tra
   if (!out.route.is_control) {
     packet.words = words_of(sum, work.chunk);
   }
-  if (work.kind == SumKind::kPart || work.kind == SumKind::kRepeat) {
+  if (work.kind == SumKind::kPart || work.kind == SumKind::kRetransmit) {
     packet.ranks = RankSet::of(core_.config.rank);
   } else if (work.kind == SumKind::kResult) {
     packet.ranks = options.ranks[work.chunk];
@@ -343,7 +343,7 @@ std::size_t SumExchange::memory_bytes() const {
   std::size_t bytes = work_.size() * sizeof(Work) + early_.size() * sizeof(Early);
   for (const auto& [slot, sum] : sums_) {
     bytes += sizeof(Sum) + sum->chunks.capacity() * sizeof(Chunk) +
-             sum->cuts.size() * sizeof(decltype(sum->cuts)::value_type);
+             sum->trim_hints.size() * sizeof(decltype(sum->trim_hints)::value_type);
   }
   return bytes;
 }

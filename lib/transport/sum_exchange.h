@@ -12,10 +12,10 @@
 //                 later, the oldest missing ones.
 //   owner         takes parts and sums of parts, each rank once per chunk: it refuses a packet that
 //                 names a rank that is in already. A chunk that every rank is known to have sent
-//                 (sum_progress.h) and that still lacks parts, for longer than packets differ, is
+//                 (SumProgress) and that still lacks parts, for longer than packets differ, is
 //                 flushed: first one of the missing ranks is asked, and with it any switch on the
 //                 way that holds some of the chunk; then all of them are. Parts that are not known
-//                 to have been sent are waited for, since a switch may hold them: kBlindPatience at
+//                 to have been sent are waited for, since a switch may hold them: kBlindTimeout at
 //                 most. A chunk is the result when it is complete, or when the bound forgives its
 //                 missing parts. It goes to every recipient. Ranks whose parts left a slot together
 //                 are behind a switch that hands results on; they get one packet.
@@ -23,20 +23,21 @@
 // A packet that was cut on the way has no tag that can be checked: anybody can make one up. So it
 // is a hint, and makes a rank ask for a repetition a little earlier. It never shows that a part was
 // sent, and never shortens the time after which a chunk is formed without a part. Hints live in
-// Sum::cuts, apart from the chunks' own waits. Limits: each chunk doubles the time between requests
-// that only hints caused; an owner sends kCutRequests per kLeastPatience and sum; a contributor
-// repeats only parts that it has sent; a recipient asks once per chunk, and only for a chunk whose
-// part it has sent.
+// Sum::trim_hints, apart from the chunks' own waits. Limits: each chunk doubles the time between
+// requests that only hints caused; an owner sends kHintRequests per kMinTimeout and sum; a
+// contributor retransmits only parts that it has sent; a recipient asks once per chunk, and only
+// for a chunk whose part it has sent.
 //
 // A recipient that has all results says so (WANT of all chunks). The owner sends the last result
 // again until all have said so.
 //
 // A window grows by one a round. It is halved, at most once a round, when a result tells of
 // congestion or is missing while later ones came; a result that is merely late says that other
-// ranks are. Limits: kMaxWork packets to write, kMaxEarly parts that come before their sum has
-// begun here. What does not fit is lost, and the protocol repairs it as any loss.
+// ranks are. Limits: kMaxPending packets to write, kMaxEarly parts that come before their sum has
+// begun here. A part that does not fit is lost, and the protocol repairs it as any loss.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -44,13 +45,55 @@
 #include <set>
 #include <vector>
 
+#include "transport/congestion_control.h"
 #include "transport/core.h"
-#include "transport/round_trip.h"
-#include "transport/sum.h"
-#include "transport/sum_progress.h"
+#include "transport/message.h"
 #include "wire/sum_datagram.h"
 
 namespace spillway::transport {
+
+// How far the parts of one sum are known, at its owner, to have been sent. Ranks send their parts
+// in the order of chunks and over one path, so a part of a chunk shows that all before it were
+// sent. A rank that asks for a result has sent its part.
+//
+// A missing part may wait in a switch for ranks that have not come so far; asking for it then takes
+// the slot's sum apart. A part that all ranks have sent is either here within the time that packets
+// differ by, or lost. So an owner asks for nothing earlier, as a sender takes a packet for lost
+// when later ones arrived, and not by the clock.
+//
+// Pure; one thread.
+
+class SumProgress {
+ public:
+  SumProgress() = default;
+  explicit SumProgress(const wire::RankSet& contributors)
+      : contributors_(contributors), sent_(SPILLWAY_SUM_RANKS) {}
+
+  // `ranks` have sent their parts of this chunk and of all before it.
+  void note(const wire::RankSet& ranks, std::uint32_t chunk) {
+    bool has_changed = false;
+    (ranks & contributors_).for_each([&](std::uint16_t rank) {
+      has_changed |= sent_[rank] <= chunk;
+      sent_[rank] = std::max(sent_[rank], chunk + 1);
+    });
+    if (!has_changed) {
+      return;
+    }
+    sent_by_all_ = UINT32_MAX;
+    contributors_.for_each(
+        [&](std::uint16_t rank) { sent_by_all_ = std::min(sent_by_all_, sent_[rank]); });
+  }
+
+  // This rank has sent the chunks below this one.
+  std::uint32_t sent_by(std::uint16_t rank) const { return sent_[rank]; }
+  // All contributors have sent the chunks below this one.
+  std::uint32_t sent_by_all() const { return sent_by_all_; }
+
+ private:
+  wire::RankSet contributors_;
+  std::vector<std::uint32_t> sent_;  // by rank: chunks below this one were sent
+  std::uint32_t sent_by_all_ = 0;
+};
 
 class SumExchange {
  public:
@@ -64,7 +107,7 @@ class SumExchange {
   void on_packet(const wire::SumPacket& packet, std::span<const std::uint64_t> words, bool marked,
                  base::Instant now);
   // A packet that was cut on the way: nothing in it can be trusted. Only causes requests.
-  void on_cut(const wire::SumPacket& packet, base::Instant now);
+  void on_trimmed(const wire::SumPacket& packet, base::Instant now);
   void on_timer(std::uint32_t slot, base::Instant now);
 
   bool poll(base::Instant now, Transmission& out);
@@ -72,17 +115,17 @@ class SumExchange {
   std::size_t memory_bytes() const;
 
  private:
-  static constexpr std::size_t kMaxWork = 8192;
+  static constexpr std::size_t kMaxPending = 8192;
   static constexpr std::size_t kMaxEarly = 512;
   static constexpr std::uint16_t kAllChunks = UINT16_MAX;
-  // Requests for parts, due to cut packets alone, per sum and kLeastPatience.
-  static constexpr unsigned kCutRequests = 256;
+  // Requests for parts, due to cut packets alone, per sum and kMinTimeout.
+  static constexpr unsigned kHintRequests = 256;
   // Waiting times: before any was measured, at least, at most; and for parts that are not known to
   // have been sent.
-  static constexpr base::Duration kFirstPatience = base::milliseconds(20);
-  static constexpr base::Duration kLeastPatience = base::milliseconds(2);
-  static constexpr base::Duration kLongestPatience = base::milliseconds(200);
-  static constexpr base::Duration kBlindPatience = base::seconds(1);
+  static constexpr base::Duration kFirstTimeout = base::milliseconds(20);
+  static constexpr base::Duration kMinTimeout = base::milliseconds(2);
+  static constexpr base::Duration kMaxTimeout = base::milliseconds(200);
+  static constexpr base::Duration kBlindTimeout = base::seconds(1);
 
   enum class ChunkState : std::uint8_t {
     kUntouched,  // contributor: not sent; owner: nothing is known of it
@@ -99,8 +142,8 @@ class SumExchange {
     base::Instant since;
     base::Instant due;  // the next attempt
   };
-  // What cut packets said of a chunk that is not done.
-  struct Cut {
+  // Claims of cut packets about a chunk that is not done.
+  struct TrimHint {
     wire::RankSet ranks;         // owner: whose parts were cut
     std::uint8_t requests = 0;   // owner: how often they were asked because of it
     base::Instant due = kNever;  // the next request; never: none until a packet is cut again
@@ -123,9 +166,9 @@ class SumExchange {
     std::uint32_t oldest = 0;  // chunks below this are done
     std::uint32_t latest = 0;  // contributor: highest chunk whose result came
     std::uint64_t missing_parts = 0;
-    std::map<std::uint32_t, Cut> cuts;  // by chunk
-    unsigned cut_requests = 0;          // owner: since cut_requests_since
-    base::Instant cut_requests_since;
+    std::map<std::uint32_t, TrimHint> trim_hints;  // by chunk
+    unsigned hint_requests = 0;                    // owner: since hint_requests_since
+    base::Instant hint_requests_since;
     SumProgress progress;   // owner
     wire::RankSet told;     // recipients that have everything
     base::Instant began;    // contributor: first result came; owner: sum is formed
@@ -197,19 +240,19 @@ class SumExchange {
   void drop(Sum& sum);
   bool has_ended(const wire::SumPacket& packet) const;
   void remember_end(const SumId& id);
-  void say_finished(const SumId& id);
+  void queue_confirmation(const SumId& id);
 
   // ---- contributor
   bool on_result(Sum& sum, const wire::SumPacket& packet, std::span<const std::uint64_t> words,
                  bool marked, base::Instant now);
   void on_flush(Sum& sum, const wire::SumPacket& packet, base::Instant now);
   void adapt(Flow& flow, bool congested, base::Instant now);
-  static base::Duration usual_wait(const Flow& flow);
+  static base::Duration result_timeout(const Flow& flow);
   void ask(Sum& sum, std::uint32_t chunk, base::Instant now);
-  void ask_for_results(Sum& sum, base::Instant now);
-  void on_cut_result(Sum& sum, std::uint32_t chunk, base::Instant now);
+  void request_results(Sum& sum, base::Instant now);
+  void on_trimmed_result(Sum& sum, std::uint32_t chunk, base::Instant now);
   // Asks for the results that were cut. Returns when it is to be called again.
-  base::Instant ask_for_cut_results(Sum& sum, base::Instant now);
+  base::Instant request_hinted_results(Sum& sum, base::Instant now);
   bool poll_part(base::Instant now, Transmission& out);
   bool poll_flow(Flow& flow, base::Instant now, Transmission& out);
   Sum* next_to_send(Flow& flow);
@@ -233,20 +276,20 @@ class SumExchange {
   // A chunk has lacked parts for long enough: goes on without them, or asks for them.
   void resolve(Sum& sum, std::uint32_t chunk, base::Instant now);
   void flush(Sum& sum, std::uint32_t chunk, base::Instant now);
-  void ask_rank(const Sum& sum, std::uint32_t chunk, std::uint16_t rank);
-  void on_cut_part(Sum& sum, const wire::SumPacket& packet, base::Instant now);
+  void request_part(const Sum& sum, std::uint32_t chunk, std::uint16_t rank);
+  void on_trimmed_part(Sum& sum, const wire::SumPacket& packet, base::Instant now);
   // Asks for the parts that were cut. Returns when it is to be called again.
-  base::Instant ask_for_cut_parts(Sum& sum, base::Instant now);
-  unsigned ask_for_cut_parts_of(Sum& sum, std::uint32_t chunk, Cut& cut, base::Instant now);
+  base::Instant request_hinted_parts(Sum& sum, base::Instant now);
+  unsigned request_hinted_parts_of(Sum& sum, std::uint32_t chunk, TrimHint& cut, base::Instant now);
   void close(Sum& sum, std::uint32_t chunk, base::Instant now);
-  void hand_out(Sum& sum, std::uint32_t chunk);
-  void look_for_missing(Sum& sum, base::Instant now);
-  void on_told(Sum& sum, std::uint16_t rank, base::Instant now);
-  void send_again(Sum& sum, std::uint16_t chunk, std::uint16_t to);
-  void look_whether_over(Sum& sum);
+  void send_results(Sum& sum, std::uint32_t chunk);
+  void check_missing_parts(Sum& sum, base::Instant now);
+  void on_confirmed(Sum& sum, std::uint16_t rank, base::Instant now);
+  void retransmit_result(Sum& sum, std::uint16_t chunk, std::uint16_t to);
+  void end_if_confirmed(Sum& sum);
   void remind(Sum& sum, base::Instant now);
-  base::Duration patience() const;
-  base::Duration answer_time() const;
+  base::Duration part_timeout() const;
+  base::Duration confirm_timeout() const;
   void note_switch(const wire::RankSet& ranks);
 
   // False if it is for a rank that is no peer; there is no packet then.
@@ -267,8 +310,8 @@ class SumExchange {
   std::deque<Early> early_;
   std::vector<wire::RankSet> behind_switches_;  // disjoint
   std::map<std::uint16_t, Copies> copies_;      // by rank
-  RoundTrip spread_;   // from when all ranks are known to have sent a chunk to its last part
-  RoundTrip telling_;  // from the last result of a sum until a recipient says that it has all
+  RoundTrip part_spread_;   // from when all ranks are known to have sent a chunk to its last part
+  RoundTrip confirm_time_;  // from the last result of a sum until a recipient says that it has all
 };
 
 }  // namespace spillway::transport

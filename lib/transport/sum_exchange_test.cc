@@ -8,13 +8,15 @@
 
 #include "base/random.h"
 #include "transport/datagram_port.h"
+#include "transport/sum_exchange.h"
 
 namespace spillway::transport {
+
 namespace {
 
 using wire::RankSet;
 
-// What happens to one datagram on the way.
+// The fate of one datagram on the way.
 struct Fate {
   int copies = 1;
   base::Duration delay = base::microseconds(20);
@@ -228,7 +230,7 @@ TEST(SumExchange, PacketsWithoutTheirWordsAreAskedForAgain) {
   begin_all(world, parts, 0);
   world.run(base::seconds(10));
   expect_whole_sum(world, parts);
-  EXPECT_GT(world[0].counters().sums_cut, 0U);
+  EXPECT_GT(world[0].counters().sums_trimmed, 0U);
 }
 
 bool is_part_of(const std::vector<std::uint8_t>& bytes, std::uint32_t chunk) {
@@ -368,7 +370,7 @@ TEST(SumExchange, ForgedCutPacketsLoseNoParts) {
   expect_whole_sum(world, parts);
   EXPECT_EQ(world.reports[0].back().partial, 0U);
   EXPECT_TRUE(world.reports[0].back().missing.empty());
-  EXPECT_GT(world[0].counters().sums_cut, kChunks);
+  EXPECT_GT(world[0].counters().sums_trimmed, kChunks);
   EXPECT_EQ(world.dead, std::vector<unsigned>(3));
 }
 
@@ -682,4 +684,38 @@ TEST(SumExchange, SaysWhatIsWrongWithASum) {
 }
 
 }  // namespace
+
+namespace {
+
+using wire::RankSet;
+
+TEST(SumProgress, WhatOneRankHasNotSentWasNotSentByAll) {
+  SumProgress progress(RankSet::below(3));
+  EXPECT_EQ(progress.sent_by_all(), 0U);
+  progress.note(RankSet::of(0), 7);
+  progress.note(RankSet::of(1), 4);
+  EXPECT_EQ(progress.sent_by_all(), 0U);
+  EXPECT_EQ(progress.sent_by(1), 5U);
+  EXPECT_EQ(progress.sent_by(2), 0U);
+  progress.note(RankSet::of(2), 5);
+  EXPECT_EQ(progress.sent_by_all(), 5U);
+}
+
+TEST(SumProgress, ASumTellsOfAllItsRanksAndNothingGoesBack) {
+  SumProgress progress(RankSet::below(3));
+  progress.note(RankSet::below(3), 9);
+  EXPECT_EQ(progress.sent_by_all(), 10U);
+  progress.note(RankSet::below(3), 2);
+  EXPECT_EQ(progress.sent_by_all(), 10U);
+}
+
+TEST(SumProgress, WhoContributesNothingHasNoSay) {
+  SumProgress progress(RankSet::below(2));
+  progress.note(RankSet::of(5), 100);
+  progress.note(RankSet::below(2), 0);
+  EXPECT_EQ(progress.sent_by_all(), 1U);
+}
+
+}  // namespace
+
 }  // namespace spillway::transport

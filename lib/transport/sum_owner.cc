@@ -18,17 +18,17 @@ constexpr double kForgiven = 7.0 / 8;
 
 // How far a cut packet may be ahead of what a rank is known to have sent: a contributor's largest
 // window. A rank that is asked for a part beyond its own window ignores that.
-constexpr std::uint32_t kCutAhead = 1024;
+constexpr std::uint32_t kHintAhead = 1024;
 
 }  // namespace
 
-base::Duration SumExchange::patience() const {
-  return spread_.is_known() ? clamped(spread_.patience() * 2) : kFirstPatience;
+base::Duration SumExchange::part_timeout() const {
+  return part_spread_.is_known() ? clamped(part_spread_.timeout() * 2) : kFirstTimeout;
 }
 
 // How long a recipient may take to answer.
-base::Duration SumExchange::answer_time() const {
-  return telling_.is_known() ? clamped(telling_.patience() * 2) : kFirstPatience;
+base::Duration SumExchange::confirm_timeout() const {
+  return confirm_time_.is_known() ? clamped(confirm_time_.timeout() * 2) : kFirstTimeout;
 }
 
 RankSet SumExchange::missing_in(const Sum& sum, std::uint32_t chunk) const {
@@ -74,11 +74,11 @@ void SumExchange::touch(Sum& sum, std::uint32_t chunk, base::Instant now) {
   for (; sum.touched <= chunk; ++sum.touched) {
     Chunk& touched = sum.chunks[sum.touched];
     if (touched.state == ChunkState::kDone) {
-      continue;  // of REPEATs alone
+      continue;  // of RETRANSMITs alone
     }
     touched.state = ChunkState::kOpen;
     touched.since = now;
-    touched.due = now + kBlindPatience;
+    touched.due = now + kBlindTimeout;
     arm(sum, touched.due);
   }
 }
@@ -101,8 +101,8 @@ void SumExchange::note_sent(Sum& sum, const RankSet& ranks, std::uint32_t index,
 bool SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
                           std::span<const std::uint64_t> words, bool marked, base::Instant now) {
   const std::uint32_t index = packet.chunk.chunk;
-  // A REPEAT answers a request, which a cut packet may have caused: it shows nothing of the chunks
-  // before it.
+  // A RETRANSMIT answers a request, which a cut packet may have caused: it shows nothing of the
+  // chunks before it.
   if (packet.kind == SumKind::kPart) {
     touch(sum, index, now);
   }
@@ -113,27 +113,27 @@ bool SumExchange::on_part(Sum& sum, const wire::SumPacket& packet,
     note_switch(packet.ranks);
   }
   if (packet.kind == SumKind::kPart) {
-    note_sent(sum, packet.ranks, index, patience(), now);
+    note_sent(sum, packet.ranks, index, part_timeout(), now);
   }
   if (chunk.state == ChunkState::kDone || !fits) {
     ++core_.counters.sums_duplicate;
     return false;
   }
   take_words(sum, index, packet, words);
-  const auto cut = sum.cuts.find(index);
-  // Contributors repeat only what they have sent. The REPEAT came before the PART, so the PART was
-  // lost.
-  const bool was_cut = cut != sum.cuts.end() && packet.kind == SumKind::kRepeat &&
+  const auto cut = sum.trim_hints.find(index);
+  // Contributors repeat only what they have sent. The RETRANSMIT came before the PART, so the PART
+  // was lost.
+  const bool was_cut = cut != sum.trim_hints.end() && packet.kind == SumKind::kRetransmit &&
                        cut->second.ranks.overlaps(packet.ranks);
   chunk.congested |= marked || packet.is_marked(SPILLWAY_SUM_CONGESTED) || was_cut;
   if (missing_in(sum, index).empty()) {
     if (chunk.attempts == 0 && packet.kind == SumKind::kPart) {
-      spread_.add(std::max(now - chunk.since, base::microseconds(1)));
+      part_spread_.add(std::max(now - chunk.since, base::microseconds(1)));
     }
     close(sum, index, now);
   } else if (chunk.attempts > 0 && packet.ranks.size() > 1) {
     flush(sum, index, now);  // a switch gave what it had, so the rest is not there
-  } else if (cut != sum.cuts.end() && cut->second.requests > 0 &&
+  } else if (cut != sum.trim_hints.end() && cut->second.requests > 0 &&
              packet.is_marked(SPILLWAY_SUM_ADDED)) {
     cut->second.due = now;  // a switch gave what it had instead of passing the request on
     arm(sum, now);
@@ -166,34 +166,34 @@ void SumExchange::note_switch(const RankSet& ranks) {
 void SumExchange::on_want(Sum& sum, const wire::SumPacket& packet, base::Instant now) {
   const std::uint16_t from = packet.source;
   if (packet.chunk.chunk == kAllChunks) {
-    on_told(sum, from, now);
+    on_confirmed(sum, from, now);
     return;
   }
   const std::uint32_t index = packet.chunk.chunk;
   touch(sum, index, now);
   // A WANT overtakes parts, which wait in queues.
-  note_sent(sum, RankSet::of(from), index, std::max(patience(), answer_time()), now);
+  note_sent(sum, RankSet::of(from), index, std::max(part_timeout(), confirm_timeout()), now);
   const Chunk& chunk = sum.chunks[index];
   const bool is_under_way =
-      now - chunk.since < (telling_.is_known() ? telling_.patience() : kFirstPatience);
+      now - chunk.since < (confirm_time_.is_known() ? confirm_time_.timeout() : kFirstTimeout);
   if (chunk.state != ChunkState::kDone || is_under_way) {
     return;
   }
   copies_[from].lost += chunk.multiplied ? 1.0 : 0.0;
-  send_again(sum, packet.chunk.chunk, from);
+  retransmit_result(sum, packet.chunk.chunk, from);
 }
 
-void SumExchange::on_told(Sum& sum, std::uint16_t rank, base::Instant now) {
+void SumExchange::on_confirmed(Sum& sum, std::uint16_t rank, base::Instant now) {
   if (sum.has_all() && !sum.told.contains(rank) && !sum.reminded) {
-    telling_.add(now - sum.began);
+    confirm_time_.add(now - sum.began);
   }
   sum.told.insert(rank);
   copies_[rank].lost *= kForgiven;
-  look_whether_over(sum);
+  end_if_confirmed(sum);
 }
 
-void SumExchange::send_again(Sum& sum, std::uint16_t chunk, std::uint16_t to) {
-  ++sum.report.repeated;
+void SumExchange::retransmit_result(Sum& sum, std::uint16_t chunk, std::uint16_t to) {
+  ++sum.report.retransmitted;
   ++core_.counters.sums_repeated;
   queue({.kind = SumKind::kResult, .slot = sum.slot, .chunk = chunk, .to = to, .ranks = {}});
 }
@@ -215,20 +215,19 @@ void SumExchange::resolve(Sum& sum, std::uint32_t index, base::Instant now) {
 void SumExchange::flush(Sum& sum, std::uint32_t index, base::Instant now) {
   Chunk& chunk = sum.chunks[index];
   const RankSet missing = missing_in(sum, index);
-  const auto cut = sum.cuts.find(index);
+  const auto cut = sum.trim_hints.find(index);
   if (chunk.attempts == 0) {
-    sum.report.flushed += cut == sum.cuts.end() || cut->second.requests == 0 ? 1 : 0;
-    ask_rank(sum, index, missing.first());
+    sum.report.flushed += cut == sum.trim_hints.end() || cut->second.requests == 0 ? 1 : 0;
+    request_part(sum, index, missing.first());
   } else {
-    missing.for_each([&](std::uint16_t rank) { ask_rank(sum, index, rank); });
+    missing.for_each([&](std::uint16_t rank) { request_part(sum, index, rank); });
   }
   chunk.attempts = static_cast<std::uint8_t>(std::min(chunk.attempts + 1, 255));
-  chunk.due =
-      now + std::min(patience() * (1 << std::min<int>(chunk.attempts, 6)), kLongestPatience);
+  chunk.due = now + std::min(part_timeout() * (1 << std::min<int>(chunk.attempts, 6)), kMaxTimeout);
   arm(sum, chunk.due);
 }
 
-void SumExchange::ask_rank(const Sum& sum, std::uint32_t index, std::uint16_t rank) {
+void SumExchange::request_part(const Sum& sum, std::uint32_t index, std::uint16_t rank) {
   ++core_.counters.flushes_sent;
   queue({.kind = SumKind::kFlush,
          .slot = sum.slot,
@@ -237,38 +236,38 @@ void SumExchange::ask_rank(const Sum& sum, std::uint32_t index, std::uint16_t ra
          .ranks = missing_in(sum, index)});
 }
 
-// Other parts of the chunk get kLeastPatience to come: a request takes a switch's sum apart.
-void SumExchange::on_cut_part(Sum& sum, const wire::SumPacket& packet, base::Instant now) {
+// Other parts of the chunk get kMinTimeout to come: a request takes a switch's sum apart.
+void SumExchange::on_trimmed_part(Sum& sum, const wire::SumPacket& packet, base::Instant now) {
   const std::uint32_t index = packet.chunk.chunk;
   RankSet ranks;
   (packet.ranks & missing_in(sum, index)).for_each([&](std::uint16_t rank) {
-    if (index < std::max(sum.progress.sent_by(rank), sum.oldest) + kCutAhead) {
+    if (index < std::max(sum.progress.sent_by(rank), sum.oldest) + kHintAhead) {
       ranks.insert(rank);
     }
   });
   if (ranks.empty()) {
     return;
   }
-  Cut& cut = sum.cuts[index];
+  TrimHint& cut = sum.trim_hints[index];
   cut.ranks = cut.ranks | ranks;
-  cut.due = std::min(cut.due, std::max(now + kLeastPatience, cut.next));
+  cut.due = std::min(cut.due, std::max(now + kMinTimeout, cut.next));
   arm(sum, cut.due);
 }
 
-base::Instant SumExchange::ask_for_cut_parts(Sum& sum, base::Instant now) {
-  if (now - sum.cut_requests_since >= kLeastPatience) {
-    sum.cut_requests_since = now;
-    sum.cut_requests = 0;
+base::Instant SumExchange::request_hinted_parts(Sum& sum, base::Instant now) {
+  if (now - sum.hint_requests_since >= kMinTimeout) {
+    sum.hint_requests_since = now;
+    sum.hint_requests = 0;
   }
-  const base::Instant soonest = now + kLeastPatience / 4;  // each call visits all of them
+  const base::Instant soonest = now + kMinTimeout / 4;  // each call visits all of them
   base::Instant next = kNever;
-  for (auto& [index, cut] : sum.cuts) {
+  for (auto& [index, cut] : sum.trim_hints) {
     if (cut.due > now) {
       next = std::min(next, cut.due);
-    } else if (sum.cut_requests >= kCutRequests) {
-      next = std::min(next, sum.cut_requests_since + kLeastPatience);
+    } else if (sum.hint_requests >= kHintRequests) {
+      next = std::min(next, sum.hint_requests_since + kMinTimeout);
     } else {
-      sum.cut_requests += ask_for_cut_parts_of(sum, index, cut, now);
+      sum.hint_requests += request_hinted_parts_of(sum, index, cut, now);
     }
   }
   return std::max(next, soonest);
@@ -276,8 +275,8 @@ base::Instant SumExchange::ask_for_cut_parts(Sum& sum, base::Instant now) {
 
 // Leaves the chunk's attempts and due alone, which decide when it is formed without its missing
 // parts. If all have sent theirs and the bound forgives these, that moment is near enough.
-unsigned SumExchange::ask_for_cut_parts_of(Sum& sum, std::uint32_t index, Cut& cut,
-                                           base::Instant now) {
+unsigned SumExchange::request_hinted_parts_of(Sum& sum, std::uint32_t index, TrimHint& cut,
+                                              base::Instant now) {
   cut.due = kNever;
   const RankSet ranks = cut.ranks & missing_in(sum, index);
   const bool is_soon_formed = index < sum.progress.sent_by_all() && is_forgiven(sum, index);
@@ -285,10 +284,9 @@ unsigned SumExchange::ask_for_cut_parts_of(Sum& sum, std::uint32_t index, Cut& c
     return 0;
   }
   sum.report.flushed += cut.requests == 0 && sum.chunks[index].attempts == 0 ? 1 : 0;
-  ranks.for_each([&](std::uint16_t rank) { ask_rank(sum, index, rank); });
+  ranks.for_each([&](std::uint16_t rank) { request_part(sum, index, rank); });
   cut.requests = static_cast<std::uint8_t>(std::min(cut.requests + 1, 255));
-  cut.next =
-      now + std::min(kLeastPatience * (1 << std::min<int>(cut.requests, 7)), kLongestPatience);
+  cut.next = now + std::min(kMinTimeout * (1 << std::min<int>(cut.requests, 7)), kMaxTimeout);
   return ranks.size();
 }
 
@@ -296,7 +294,7 @@ void SumExchange::close(Sum& sum, std::uint32_t index, base::Instant now) {
   Chunk& chunk = sum.chunks[index];
   const RankSet missing = missing_in(sum, index);
   // The part did not come in time, so it was lost.
-  chunk.congested |= sum.cuts.erase(index) > 0 && !missing.empty();
+  chunk.congested |= sum.trim_hints.erase(index) > 0 && !missing.empty();
   chunk.state = ChunkState::kDone;
   chunk.since = now;
   sum.missing_parts += missing.size();
@@ -305,7 +303,7 @@ void SumExchange::close(Sum& sum, std::uint32_t index, base::Instant now) {
     sum.report.missing.resize(std::max<std::size_t>(sum.report.missing.size(), rank + 1U));
     ++sum.report.missing[rank];
   });
-  hand_out(sum, index);
+  send_results(sum, index);
   while (sum.oldest < sum.chunks.size() && sum.chunks[sum.oldest].state == ChunkState::kDone) {
     ++sum.oldest;
   }
@@ -316,12 +314,12 @@ void SumExchange::close(Sum& sum, std::uint32_t index, base::Instant now) {
   formed.stage = SumStage::kFormed;
   core_.events.push_back(std::move(formed));
   sum.began = now;
-  sum.wait = answer_time();
+  sum.wait = confirm_timeout();
   arm(sum, now + sum.wait);
-  look_whether_over(sum);
+  end_if_confirmed(sum);
 }
 
-void SumExchange::hand_out(Sum& sum, std::uint32_t index) {
+void SumExchange::send_results(Sum& sum, std::uint32_t index) {
   RankSet left = sum.options.recipients;
   const auto send = [&](std::uint16_t to, const RankSet& recipients) {
     ++sum.report.sent;
@@ -349,7 +347,7 @@ void SumExchange::hand_out(Sum& sum, std::uint32_t index) {
   left.for_each([&](std::uint16_t rank) { send(rank, {}); });
 }
 
-void SumExchange::look_for_missing(Sum& sum, base::Instant now) {
+void SumExchange::check_missing_parts(Sum& sum, base::Instant now) {
   const std::uint32_t slot = sum.slot;
   base::Instant next = kNever;
   for (std::uint32_t i = sum.oldest; i < sum.touched; ++i) {
@@ -365,13 +363,13 @@ void SumExchange::look_for_missing(Sum& sum, base::Instant now) {
     }
     next = chunk.state == ChunkState::kDone ? next : std::min(next, chunk.due);
   }
-  next = std::min(next, ask_for_cut_parts(sum, now));
+  next = std::min(next, request_hinted_parts(sum, now));
   if (next != kNever && !sum.has_all()) {
     arm(sum, next);
   }
 }
 
-void SumExchange::look_whether_over(Sum& sum) {
+void SumExchange::end_if_confirmed(Sum& sum) {
   if (sum.has_all() && sum.options.recipients.is_subset_of(sum.told)) {
     end(sum);
   }
@@ -382,10 +380,10 @@ void SumExchange::look_whether_over(Sum& sum) {
 void SumExchange::remind(Sum& sum, base::Instant now) {
   const auto last = static_cast<std::uint16_t>(sum.chunks.size() - 1);
   (sum.options.recipients - sum.told).for_each([&](std::uint16_t rank) {
-    send_again(sum, last, rank);
+    retransmit_result(sum, last, rank);
   });
   sum.reminded = true;
-  sum.wait = std::min(sum.wait * 2, kLongestPatience);
+  sum.wait = std::min(sum.wait * 2, kMaxTimeout);
   arm(sum, now + sum.wait);
 }
 

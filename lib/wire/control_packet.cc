@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "wire/widen.h"
+#include "wire/data_packet.h"
 
 namespace spillway::wire {
 namespace {

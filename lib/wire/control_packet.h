@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Control packets: PROBE, STOP, BITMAP, CREDIT, WAIT, LEAVE. Each is idempotent: it states totals
-// since the start, never increments. Losing, repeating or reordering control packets therefore does
-// no harm. docs/wire.md draws them; docs/algorithms.md describes the exchange.
+// since the start, never increments. Lost, duplicated or reordered control packets therefore do no
+// harm. docs/wire.md draws them; docs/algorithms.md describes the exchange.
 //
 // The reader accepts any bytes and verifies the check before it believes a field; a packet that it
 // accepts satisfies the bounds stated here. Nothing allocates: a ControlPacket has room for the
@@ -32,8 +32,8 @@ enum class ControlType : std::uint8_t {
 // Why a rank left the operation.
 enum class FailureCause : std::uint8_t {
   kClosed = 0,    // it had finished
-  kPeerDead = 1,  // the culprit is silent
-  kMismatch = 2,  // the culprit runs another operation
+  kPeerDead = 1,  // the culprit was silent for too long
+  kMismatch = 2,  // the culprit called another operation
   kAborted = 3,   // the culprit's owner aborted
   kTimeout = 4,   // the culprit took too long
   kInternal = 5,  // the culprit had an internal error
@@ -45,8 +45,8 @@ enum class Outcome : std::uint8_t {
   kEverything = 0,    // every packet was delivered
   kWithinBudget = 1,  // the loss bound is kept and all important packets arrived
   kDeadline = 2,      // the deadline passed first; the bound may be broken
-  kCancelled = 3,     // the receiver's owner cancelled it, or it predates all kept records
-  kPeerDead = 4,      // the peer is silent; never on the wire
+  kCancelled = 3,     // the receiver cancelled it, or no longer has a record of it
+  kPeerDead = 4,      // the peer was silent for too long; never on the wire
 };
 inline constexpr unsigned kOutcomes = 5;
 const char* outcome_name(Outcome outcome);
@@ -74,7 +74,7 @@ struct CallText {
   std::string_view view() const { return {text.data(), bytes}; }
 };
 
-// Two ranks that call different operations. A text is empty if the call is unknown.
+// The calls of two ranks that called different operations. A text is empty if the call is unknown.
 struct Mismatch {
   std::uint64_t operation = 0;
   bool is_point_to_point = false;  // `operation` counts messages from one of them to the other
@@ -86,10 +86,10 @@ struct ControlPacket {
 
   ControlType type = ControlType::kWait;
   std::uint16_t job = 0;
-  std::uint64_t epoch = 0;        // counters of a packet just read have low bits only
+  std::uint64_t epoch = 0;        // counters of a packet just read hold only their low bits
   std::uint16_t source = 0;       // rank that sent this packet
   std::uint16_t destination = 0;  // rank that it is for
-  MessageId message;              // the message in question; message.source is the data's sender
+  MessageId message;              // the message that it is about; its source sends the data
   std::uint8_t path = 0;
   std::uint32_t timestamp_us = 0;
   std::uint64_t sequence = 0;
@@ -134,7 +134,7 @@ struct ControlPacket {
   std::size_t size() const;
 };
 
-// Longest control packet.
+// Size of the longest control packet.
 inline constexpr std::size_t kMaxControlPacket = sizeof(spillway_control_header) +
                                                  sizeof(spillway_bitmap_body) +
                                                  SPILLWAY_MAX_BITMAP_BYTES + SPILLWAY_CHECK_SIZE;
@@ -144,7 +144,7 @@ std::size_t write_control_packet(const ControlPacket& packet, const PacketAuth& 
                                  base::MutableByteView out);
 
 // Reads the header without verifying it, so that the caller can look up the sender's keys. Returns
-// PacketFault::kType if this is no control packet.
+// PacketFault::kType if this is not a control packet.
 PacketFault read_control_header(base::ByteView bytes, ControlPacket& packet);
 
 // Verifies a packet whose header was read and whose sequence was widened; then reads its body.

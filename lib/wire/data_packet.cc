@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "wire/packet_check.h"
-#include "wire/widen.h"
 
 namespace spillway::wire {
 namespace {
@@ -53,7 +52,7 @@ void encrypt_header(const PacketName& name, const PacketAuth& auth, base::Mutabl
   std::memcpy(bytes.data(), &raw, sizeof raw);
 }
 
-// False if no sender writes such a scale.
+// False if the scale is one that no sender writes.
 bool decrypt_scale(const PacketName& name, const PacketAuth& auth, DataHeader& header) {
   const std::uint32_t scale = auth.cipher_scale(name, std::bit_cast<std::uint32_t>(header.scale));
   header.scale = std::bit_cast<float>(scale);
@@ -186,15 +185,14 @@ std::size_t write_data_packet(const DataHeader& header, base::ByteView planes,
     std::memcpy(to, check.bytes.data(), SPILLWAY_CHECK_SIZE);
     to += SPILLWAY_CHECK_SIZE;
   };
-  const Check head =
-      auth.seal_head(name, header_bytes, planes.first(header.head_bytes), to + SPILLWAY_CHECK_SIZE);
-  append_check(head);
+  append_check(auth.seal_head(name, header_bytes, planes.first(header.head_bytes),
+                              to + SPILLWAY_CHECK_SIZE));
   to += header.head_bytes;
   std::size_t done = header.head_bytes;
   for (std::uint32_t index = 0; done < planes.size();) {
     std::array<Check, PacketAuth::kSegmentsAtOnce> checks;
     const SegmentGroup group = next_segments(planes.size() - done, header.segment_bytes());
-    auth.seal_segments(name, head, index,
+    auth.seal_segments(name, index,
                        {.from = planes.data() + done,
                         .from_stride = group.length,
                         .to = to,
@@ -228,9 +226,8 @@ PacketFault verify_head(base::ByteView packet, const PacketAuth& auth, OpenedPac
   const base::ByteView head =
       packet.subspan(kDataHeaderSize + SPILLWAY_CHECK_SIZE, header.head_bytes);
   opened.auth = &auth;
-  opened.head_check = auth.open_head(name, packet.first(kDataHeaderSize), head, nullptr);
-  if (!PacketAuth::matches(opened.head_check,
-                           packet.subspan(kDataHeaderSize, SPILLWAY_CHECK_SIZE))) {
+  const Check check = auth.open_head(name, packet.first(kDataHeaderSize), head, nullptr);
+  if (!PacketAuth::matches(check, packet.subspan(kDataHeaderSize, SPILLWAY_CHECK_SIZE))) {
     return PacketFault::kHeadCheck;
   }
   return !header.encrypted || decrypt_scale(name, auth, header) ? PacketFault::kNone
@@ -268,7 +265,7 @@ TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& ope
     const SegmentGroup group =
         present_segments(plane_bytes - trusted, rest.size(), header.segment_bytes());
     std::array<Check, PacketAuth::kSegmentsAtOnce> checks;
-    auth.open_segments(name, opened.head_check, index,
+    auth.open_segments(name, index,
                        {.from = rest.data(),
                         .from_stride = group.length + SPILLWAY_CHECK_SIZE,
                         .to = out.data() + trusted,
@@ -285,7 +282,7 @@ TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& ope
       trusted += length;
     }
     if (group.count == 0) {
-      break;  // the packet was cut here
+      break;  // the packet was trimmed here
     }
     index += static_cast<std::uint32_t>(group.count);
   }
@@ -306,7 +303,7 @@ base::ByteView trusted_bytes(base::ByteView packet, const OpenedPacket& opened,
     return planes.first(header.head_bytes);
   }
   Check check;
-  opened.auth->open_segments(header.stamp.name(), opened.head_check, 0,
+  opened.auth->open_segments(header.stamp.name(), 0,
                              {.from = planes.data() + header.head_bytes,
                               .from_stride = 0,
                               .to = nullptr,

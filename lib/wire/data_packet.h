@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,6 +21,8 @@
 #include "wire/packet_auth.h"
 
 namespace spillway::wire {
+
+// ------------------------------------------------------------------ names and counters
 
 // Why a packet was refused, or accepted only in part. Each fault has one counter. Counting
 // allocates nothing, because a flood of garbage must stay cheap.
@@ -39,8 +42,8 @@ const char* packet_fault_name(PacketFault fault);
 
 // How to read a packet's planes.
 enum class Codec : std::uint8_t {
-  kPlanes = SPILLWAY_CODEC_PLANES,
-  kBytes = SPILLWAY_CODEC_BYTES,  // unchanged bytes; usable only as a whole
+  kPlanes = SPILLWAY_PAYLOAD_PLANES,
+  kBytes = SPILLWAY_PAYLOAD_BYTES,  // unchanged bytes; usable only as a whole
 };
 
 // A message's role in its operation.
@@ -54,7 +57,7 @@ enum class Phase : std::uint8_t {
 // Names a message within a job and epoch.
 struct MessageId {
   std::uint64_t operation = 0;  // sequence number, the same at all ranks
-  std::uint64_t signature = 0;  // encodes the arguments; reveals ranks that call something else
+  std::uint64_t signature = 0;  // encodes the arguments; reveals ranks with a different call
   std::uint16_t piece = 0;      // which part of the operation's data
   std::uint16_t source = 0;     // rank that sends it
   Phase phase = Phase::kReduce;
@@ -62,8 +65,23 @@ struct MessageId {
   friend bool operator==(const MessageId&, const MessageId&) = default;
 };
 
+// The number nearest to `near` whose low bits are `low`. Counters have 64 bits and never repeat a
+// value, but packets carry only their low bits, so a receiver takes the value nearest to its own
+// count. It is right unless the counter moved by half the range of the low bits: two thousand
+// million lost packets in a row. A wrong guess is detected, because the packet's check covers the
+// whole counter.
+template <std::unsigned_integral Low>
+constexpr std::uint64_t widen(Low low, std::uint64_t near) {
+  constexpr std::uint64_t kRange = std::uint64_t{1} << (8 * sizeof(Low));
+  const std::uint64_t ahead = static_cast<Low>(low - static_cast<Low>(near));
+  const bool is_behind = ahead >= kRange / 2 && near + ahead >= kRange;
+  return near + ahead - (is_behind ? kRange : 0);
+}
+
+// ------------------------------------------------------------------ headers
+
 // The transport's fields of a data packet: which message and packet it is, and how it is sent. In a
-// packet just read, `number`, `epoch` and the operation hold the low bits only (widen.h).
+// packet just read, `number`, `epoch` and the operation hold only their low bits; see widen().
 struct DataStamp {
   MessageId message;
   std::uint64_t number = 0;  // counts packets to this rank over this path
@@ -117,6 +135,8 @@ struct DataHeader {
   }
 };
 
+// ------------------------------------------------------------------ whole packets
+
 // Writes the 48 header bytes. The header must be valid.
 void write_data_header(const DataHeader& header, base::MutableByteView out);
 
@@ -130,7 +150,6 @@ std::size_t write_data_packet(const DataHeader& header, base::ByteView planes,
 
 struct OpenedPacket {
   DataHeader header;
-  Check head_check;
   const PacketAuth* auth = nullptr;  // for this packet's direction; outlives the packet
 };
 
@@ -147,8 +166,8 @@ struct TrustedPlanes {
 };
 
 // Copies the trusted planes of an opened packet to `out`, which has room for header.plane_bytes().
-// Trusted are the head and every tail segment before the first cut or bad one. The rest of `out`
-// may be overwritten with garbage.
+// The head and every tail segment before the first missing or corrupt one are trusted. The rest of
+// `out` may be overwritten with garbage.
 TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& opened,
                                   base::MutableByteView out);
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "wire/widen.h"
 
 extern "C" unsigned spillway_test_data_header_size(void);
 
@@ -48,15 +47,12 @@ DataHeader example_header() {
           .scale = 0.25F};
 }
 
-constexpr std::array kProtections = {Protection::kTags, Protection::kEncryption,
-                                     Protection::kCrc32c};
+constexpr std::array kProtections = {Protection::kTags, Protection::kEncryption};
 
 PacketAuth auth_for(Protection protection, std::uint8_t key = 1) {
   RunKey run;
   run.bytes.fill(key);
-  return protection == Protection::kCrc32c
-             ? PacketAuth::crc32c(0xABCD)
-             : PacketAuth::make(run, {.epoch = 7, .from = 5, .to = 8}, protection).value();
+  return PacketAuth::make(run, {.epoch = 7, .from = 5, .to = 8}, protection).value();
 }
 
 struct Example {
@@ -271,7 +267,7 @@ TEST(PacketAuth, BelongsToOneRunEpochAndDirection) {
   const Example example(Protection::kTags);
   RunKey run;
   run.bytes.fill(1);
-  const auto fault_under = [&](const RunKey& key, const PacketCourse& course) {
+  const auto fault_under = [&](const RunKey& key, const PacketDirection& course) {
     OpenedPacket opened;
     return open_data_packet(example.packet, PacketAuth::make(key, course).value(), opened,
                             example.header.stamp.number);
@@ -287,12 +283,9 @@ TEST(PacketAuth, BelongsToOneRunEpochAndDirection) {
 TEST(PacketAuth, OtherModesAreRefused) {
   const Example plain(Protection::kTags);
   const Example cipher(Protection::kEncryption);
-  const Example crc(Protection::kCrc32c);
   OpenedPacket opened;
   EXPECT_EQ(plain.open(cipher.packet, opened), PacketFault::kAuthMode);
   EXPECT_EQ(cipher.open(plain.packet, opened), PacketFault::kAuthMode);
-  EXPECT_EQ(plain.open(crc.packet, opened), PacketFault::kHeadCheck);
-  EXPECT_EQ(crc.open(plain.packet, opened), PacketFault::kHeadCheck);
 }
 
 TEST(PacketAuth, TheWholeNumberIsUnderTheCheck) {
@@ -319,12 +312,6 @@ TEST(PacketAuth, EncryptionHidesPlanesAndScale) {
   write_data_packet(again, cipher.planes, cipher.auth, packet);
   EXPECT_FALSE(std::equal(packet.begin() + static_cast<long>(again.head_end()), packet.end(),
                           cipher.packet.begin() + static_cast<long>(again.head_end())));
-}
-
-TEST(PacketAuth, UnsaltedChecksumIsPlainCrc32c) {
-  const std::array<std::uint8_t, 9> digits = {'1', '2', '3', '4', '5', '6', '7', '8', '9'};
-  const Check check = PacketAuth::crc32c(0).check({}, digits);
-  EXPECT_EQ(base::load_le<std::uint64_t>(check.bytes.data()), 0xE3069283U);
 }
 
 TEST(PacketAuth, ShortSecretsAreRefusedWithASentence) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys that protect packets and the rendezvous, and how they derive from each other.
+// Keys that protect packets and the rendezvous, how they derive from each other, and the memory
+// that holds them.
 //
 //   secret, or drawn for the run ──► run key ──► keys of one epoch and direction (packet_auth.h)
-//                                       │  └───► keys of one epoch's sums (sum_tag.h)
+//                                       │  └───► keys of one epoch's sums (sum_datagram.h)
 //                                       └──► job's key ──► run keys of its communicators
 //
 // All are derived with HKDF-SHA256 (RFC 5869), each under its own label, so that knowing one key
@@ -21,12 +22,55 @@
 #include <new>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "wire/key_memory.h"
 
 namespace spillway::wire {
+
+// ------------------------------------------------------------------ memory
+// Pages that the kernel leaves out of core dumps (MADV_DONTDUMP), because core dumps get copied to
+// places where a job's keys must not be.
+//
+//   pages of 64 KiB ──► slots of 64, 128, ... bytes, with a free list per size
+//
+// Invariants: a slot is zero when allocated, wiped when freed, and aligned to kKeyAlignment. Pages
+// are never unmapped but reused. A kernel without MADV_DONTDUMP gives ordinary pages.
+//
+// Allocation throws std::bad_alloc when memory runs out. Keys are made when ranks meet and epochs
+// begin, never per packet, so one lock is enough.
+
+inline constexpr std::size_t kKeyAlignment = 64;
+
+void* allocate_key_memory(std::size_t bytes);
+// `bytes` must equal the size of the allocation.
+void free_key_memory(void* memory, std::size_t bytes) noexcept;
+
+// Base class for structs of keys on the heap.
+struct InKeyMemory {
+  static void* operator new(std::size_t bytes) { return allocate_key_memory(bytes); }
+  static void operator delete(void* memory, std::size_t bytes) { free_key_memory(memory, bytes); }
+};
+
+template <typename T>
+struct KeyAllocator {
+  using value_type = T;
+
+  KeyAllocator() = default;
+  template <typename Other>
+  KeyAllocator(const KeyAllocator<Other>&) {}  // NOLINT(google-explicit-constructor)
+
+  T* allocate(std::size_t count) { return static_cast<T*>(allocate_key_memory(count * sizeof(T))); }
+  void deallocate(T* memory, std::size_t count) noexcept {
+    free_key_memory(memory, count * sizeof(T));
+  }
+  friend bool operator==(const KeyAllocator&, const KeyAllocator&) { return true; }
+};
+
+using KeyBytes = std::vector<std::uint8_t, KeyAllocator<std::uint8_t>>;
+
+// ------------------------------------------------------------------ keys and their uses
 
 // Overwrites the bytes in a way that compilers cannot optimize away.
 void wipe(base::MutableByteView bytes);
@@ -35,7 +79,7 @@ template <std::size_t Size>
 struct Key {
   static constexpr std::size_t kBytes = Size;
 
-  std::array<std::uint8_t, Size>& bytes;  // in key_memory.h's pages, even if the Key is not
+  std::array<std::uint8_t, Size>& bytes;  // in key memory, even if the Key is not
 
   Key() : bytes(*new (allocate_key_memory(Size)) std::array<std::uint8_t, Size>{}) {}
   Key(const Key& other) : Key() { bytes = other.bytes; }
@@ -48,7 +92,7 @@ struct Key {
   friend bool operator==(const Key& one, const Key& other) { return one.bytes == other.bytes; }
 };
 
-// Key of one run of a job. All its processes have it; nobody else and no other run does.
+// Key of one run of a job. All processes of the run have it, and nobody else.
 using RunKey = Key<32>;
 
 enum class KeyUse : std::uint8_t {
@@ -72,6 +116,8 @@ struct KeyContext {
   std::span<const std::uint64_t> members{};  // the communicator's members by rank; at most 65,535
 };
 
+// ------------------------------------------------------------------ derivation
+
 // The label of every derivation in Spillway. Two derivations that shared one could give the same
 // key, so derive() takes no label that is not in this list.
 enum class KeyLabel : std::uint8_t {
@@ -84,20 +130,20 @@ enum class KeyLabel : std::uint8_t {
   kCommunicator,
   kPacketsOfSecret,   // packets under a caller's secret (packet_auth.h)
   kPacketsOfMessage,  // packets of one message, written and read without a run (capi/packets.h)
-  kRun,               // a run key, from what the ranks drew at the rendezvous
+  kRun,               // a run key, from the random numbers of the ranks at the rendezvous
   kRendezvousSecret,  // a credential of the rendezvous, from the job's secret
   kRendezvousId,      // the same, from the ranks' unique id
   kRendezvousProof,   // the key of proofs at the rendezvous
   kRendezvousToHost,  // its streams' keys after the proofs
-  kRendezvousToGuest,
+  kRendezvousToJoiner,
   kJobName,         // the name under which a job is shown, from its ticket
-  kStreamConnects,  // proofs when a stream begins (net/stream_greeting.h)
+  kStreamConnects,  // proofs when a stream begins (net/stream_connection.h)
   kStreamAnswers,
-  kMemberFromDialler,  // streams between members of a job (elastic/member_key.h)
+  kMemberFromDialler,  // streams between members of a job (elastic/mesh_message.h)
   kMemberToDialler,
 };
-// What derivations get, by KeyLabel: part of the protocol. No two are equal, and none begins with
-// another.
+// The text of each KeyLabel, which is part of the protocol. No two texts are equal, and none begins
+// with another.
 inline constexpr std::array<std::string_view, 20> kKeyLabels = {
     "spillway packets v2: epoch, from, to",
     "spillway sums v1: parts",
@@ -131,7 +177,7 @@ base::Status derive(const RunKey& parent, const KeyContext& context, base::Mutab
 base::Status derive(base::ByteView secret, base::ByteView salt, KeyLabel label,
                     base::MutableByteView out);
 
-// RFC 5869 with any `info`, for tests. Everything else derives under a label.
+// RFC 5869 with any `info`, only for tests. All other code derives under a label.
 base::Status hkdf_sha256(base::ByteView secret, base::ByteView salt, std::string_view info,
                          base::MutableByteView out);
 

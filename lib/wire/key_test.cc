@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "wire/key.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "wire/key.h"
 #include "wire/packet_auth.h"
 
 namespace spillway::wire {
+
 namespace {
 
 std::vector<std::uint8_t> run_of(std::uint8_t first, std::size_t count) {
@@ -96,7 +100,7 @@ TEST(KeyLabel, BelongsToItsName) {
   EXPECT_EQ(label(KeyLabel::kRendezvousId), "spillway rendezvous v2 unique id");
   EXPECT_EQ(label(KeyLabel::kRendezvousProof), "spillway rendezvous v2 proof");
   EXPECT_EQ(label(KeyLabel::kRendezvousToHost), "spillway rendezvous v2 guest to host");
-  EXPECT_EQ(label(KeyLabel::kRendezvousToGuest), "spillway rendezvous v2 host to guest");
+  EXPECT_EQ(label(KeyLabel::kRendezvousToJoiner), "spillway rendezvous v2 host to guest");
   EXPECT_EQ(label(KeyLabel::kJobName), "spillway job name v1");
   EXPECT_EQ(label(KeyLabel::kStreamConnects), "spillway stream v1: who connects");
   EXPECT_EQ(label(KeyLabel::kStreamAnswers), "spillway stream v1: who answers");
@@ -119,12 +123,12 @@ class Streams {
       for (const std::uint8_t path : {std::uint8_t{0}, std::uint8_t{7}}) {
         const PacketName data{.number = number, .path = path};
         std::array<std::uint8_t, 32> made;
-        const Check head = auth.seal_head(data, {}, kZeros, made.data());
+        auth.seal_head(data, {}, kZeros, made.data());
         add(made);
         for (std::uint32_t index = 0; index < 3; ++index) {
           std::array<Check, 1> check;
           auth.seal_segments(
-              data, head, index,
+              data, index,
               {.from = kZeros.data(), .to = made.data(), .length = 32, .last_length = 32}, check);
           add(made);
         }
@@ -226,4 +230,71 @@ TEST(KeyContext, OfACommunicatorBindsAllThatItNames) {
 }
 
 }  // namespace
+
+namespace {
+
+// True if the kernel leaves the page with this address out of core dumps (flag "dd").
+bool is_left_out_of_dumps(const void* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  std::ifstream maps("/proc/self/smaps");
+  bool is_here = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0;
+    unsigned long end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      is_here = begin <= address && address < end;
+    } else if (is_here && line.starts_with("VmFlags:")) {
+      return line.find(" dd") != std::string::npos;
+    }
+  }
+  return false;
+}
+
+struct Expanded : InKeyMemory {
+  std::uint8_t rounds[1000] = {};
+};
+
+TEST(KeyMemory, IsLeftOutOfCoreDumps) {
+  const auto ordinary = std::make_unique<int>();
+  ASSERT_FALSE(is_left_out_of_dumps(ordinary.get()));
+  const RunKey key;
+  EXPECT_TRUE(is_left_out_of_dumps(key.bytes.data())) << "on the stack otherwise";
+  const RunKey copy = key;
+  EXPECT_TRUE(is_left_out_of_dumps(copy.bytes.data()));
+  const std::unique_ptr<Expanded> expanded(new Expanded);
+  EXPECT_TRUE(is_left_out_of_dumps(expanded.get()));
+  const KeyBytes secret(70'000);
+  EXPECT_TRUE(is_left_out_of_dumps(secret.data()));
+}
+
+TEST(KeyMemory, IsAlignedApartAndEmptyAgain) {
+  std::set<std::uintptr_t> seen;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::unique_ptr<RunKey>> keys;
+    std::set<std::uintptr_t> now;
+    for (int i = 0; i < 3000; ++i) {
+      keys.push_back(std::make_unique<RunKey>());
+      const RunKey& key = *keys.back();
+      EXPECT_EQ(key, RunKey()) << "something is left of another key";
+      keys.back()->bytes.fill(0xA5);
+      const auto address = reinterpret_cast<std::uintptr_t>(key.bytes.data());
+      EXPECT_EQ(address % kKeyAlignment, 0U);
+      EXPECT_TRUE(now.insert(address).second);
+    }
+    seen.insert(now.begin(), now.end());
+  }
+  EXPECT_LT(seen.size(), 6000U) << "slots are not used again";
+}
+
+TEST(KeyMemory, TakesAnySize) {
+  for (const std::size_t bytes : {1, 63, 64, 65, 4096, 65'535, 65'536, 65'537, 1'000'000}) {
+    auto* const memory = static_cast<std::uint8_t*>(allocate_key_memory(bytes));
+    EXPECT_TRUE(std::all_of(memory, memory + bytes, [](std::uint8_t byte) { return byte == 0; }));
+    std::fill_n(memory, bytes, 0xFF);
+    free_key_memory(memory, bytes);
+  }
+}
+
+}  // namespace
+
 }  // namespace spillway::wire

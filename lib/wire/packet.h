@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes of a Spillway packet, for C, C++ and eBPF. docs/wire.md draws them.
+ * The bytes of a Spillway packet, for C, C++ and eBPF: headers and bodies of data and control
+ * packets, the traffic class in the IP header, and the size of the headers around a packet.
+ * docs/wire.md draws them.
  *
  * A packet is the payload of one UDP datagram. All numbers are little-endian. Every packet starts
  * with spillway_packet_header (32 bytes): sender and receiver, the message, its urgency and its
@@ -14,7 +16,7 @@
  * last check that arrived whole.
  *
  * Counters have 64 bits. Packets carry the low 16 or 32 of them, and receivers, which know roughly
- * where a counter stands, rebuild the rest (wire/widen.h).
+ * where a counter stands, rebuild the rest (wire/data_packet.h).
  *
  * Only this file knows offsets and bit positions. No pointers, no padding, only kernel types.
  */
@@ -24,7 +26,14 @@
 #include <linux/types.h>
 #include <stddef.h>
 
-#include "wire/frame_overhead.h"
+/* C and C++ spell these differently. */
+#ifdef __cplusplus
+#define SPILLWAY_STATIC_ASSERT(condition, message) static_assert(condition, message)
+#define SPILLWAY_CONSTEXPR constexpr
+#else
+#define SPILLWAY_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
+#define SPILLWAY_CONSTEXPR static inline
+#endif
 
 #define SPILLWAY_WIRE_VERSION 2
 
@@ -47,8 +56,8 @@
 
 /* Codecs: bit planes of rotated coordinates, or unchanged bytes. A packet of bytes has row,
  * slot, rotations and scale zero, and is usable only as a whole. */
-#define SPILLWAY_CODEC_PLANES 1
-#define SPILLWAY_CODEC_BYTES 2
+#define SPILLWAY_PAYLOAD_PLANES 1
+#define SPILLWAY_PAYLOAD_BYTES 2
 
 /* Coordinates come in quanta of 32, so that a plane is a whole number of 4-byte words. */
 #define SPILLWAY_QUANTUM 32
@@ -63,8 +72,6 @@
 
 /* The largest UDP payload that Spillway sends or accepts, for a 9,000-byte MTU over IPv4. */
 #define SPILLWAY_MAX_PACKET 8972
-SPILLWAY_STATIC_ASSERT(SPILLWAY_MAX_PACKET == 9000 - SPILLWAY_IPV4_HEADER - SPILLWAY_UDP_HEADER,
-                       "the payload of a 9,000-byte MTU");
 
 struct spillway_packet_header {
   __u8 version_type; /* version << 4 | type */
@@ -75,7 +82,7 @@ struct spillway_packet_header {
   __u16 destination;  /* rank that it is for */
   __u16 piece;        /* which part of the operation's data */
   __u32 operation;    /* sequence number, the same at all ranks: low bits */
-  __u64 signature;    /* encodes the arguments; reveals ranks that call something else */
+  __u64 signature;    /* encodes the arguments; reveals ranks with a different call */
   __u8 service;       /* phase << 6 | priority << 3 | importance */
   __u8 path;          /* which of the sender's paths it took */
   __u16 packet;       /* index in its message */
@@ -110,7 +117,7 @@ struct spillway_probe_body {
   __u32 packets;     /* in the message */
   __u32 important;   /* how many of them must arrive */
   __u32 transmitted; /* data packets of the message sent so far, retransmits included */
-  __u32 settled;     /* data packets to this peer that have arrived or are lost: low bits */
+  __u32 settled;     /* data packets to this peer that arrived or are lost: low bits */
   __u8 all_sent;     /* 1: every packet was sent at least once */
   __u8 reserved[3];
 } __attribute__((packed));
@@ -137,7 +144,7 @@ struct spillway_credit_body {
   __u16 reserved;
 } __attribute__((packed));
 
-/* What arrived over one path from this peer since it joined: low bits of counters. */
+/* The arrivals over one path from this peer since it joined: low bits of counters. */
 struct spillway_path_report {
   __u8 path;
   __u8 reserved[3];
@@ -214,7 +221,7 @@ SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_path_report) == 32, "path report i
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_leave_body) == 4, "leave body is 4 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_mismatch_body) == 16, "mismatch body is 16 bytes");
 
-/* Accessors of the bit fields. */
+/* ------------------------------------------------------------------ bit fields */
 static inline __u8 spillway_version_of(__u8 version_type) {
   return version_type >> 4;
 }
@@ -248,10 +255,115 @@ static inline __u8 spillway_planes_of(__u8 planes) {
  * one segment. */
 SPILLWAY_CONSTEXPR __u32 spillway_packed_size(__u32 planes, __u32 head, __u8 codec) {
   const __u32 tail = planes - head;
-  const __u32 segments = codec == SPILLWAY_CODEC_BYTES
+  const __u32 segments = codec == SPILLWAY_PAYLOAD_BYTES
                              ? (tail != 0)
                              : (tail + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
   return (__u32)sizeof(struct spillway_data_header) + planes + (segments + 1) * SPILLWAY_CHECK_SIZE;
+}
+
+/* ------------------------------------------------------------------ traffic classes */
+/* How urgency and importance are written into the IP header, so that switches without Spillway act
+ * on them too.
+ *
+ *   DSCP   the queue: priority 7 (front layers) first. Commodity switches pick one of eight queues
+ *          by the upper three bits, which keep the order; the lower three bits tell all eight
+ *          priorities apart. Control and trimmed packets have their own code points; 48 is SONiC's
+ *          default for trimmed packets.
+ *   ECN    the drop class: at a long queue, important packets (ECT(0)) are marked, unimportant ones
+ *          (Not-ECT) are dropped. */
+
+#define SPILLWAY_PRIORITIES 8
+
+#define SPILLWAY_DSCP_TRIMMED 48
+#define SPILLWAY_DSCP_CONTROL 50
+
+#define SPILLWAY_ECN_NOT_ECT 0
+#define SPILLWAY_ECN_ECT1 1
+#define SPILLWAY_ECN_ECT0 2
+#define SPILLWAY_ECN_CE 3
+
+/* From the first importance on, switches mark packets rather than drop them early. Packets of the
+ * second must arrive whatever the message's loss bound. */
+#define SPILLWAY_IMPORTANCE_MARKED 4
+#define SPILLWAY_IMPORTANCE_REQUIRED 7
+
+/* The code point of data with this priority (0..7). */
+static inline __u8 spillway_dscp_of_priority(__u8 priority) {
+  switch (priority) {
+    case 0:
+      return 1; /* RFC 8622's lower effort */
+    case 1:
+      return 9;
+    case 2:
+      return 11;
+    case 3:
+      return 17;
+    case 4:
+      return 25;
+    case 5:
+      return 27;
+    case 6:
+      return 33;
+    default:
+      return 41;
+  }
+}
+
+/* The priority whose queue serves a code point. Foreign code points go by their upper three
+ * bits, as in a commodity switch. */
+static inline __u8 spillway_priority_of_dscp(__u8 dscp) {
+  switch (dscp >> 3) {
+    case 0:
+      return 0;
+    case 1:
+      return dscp >= 11 ? 2 : 1;
+    case 2:
+      return 3;
+    case 3:
+      return dscp >= 27 ? 5 : 4;
+    case 4:
+      return 6;
+    default:
+      return 7;
+  }
+}
+
+static inline __u8 spillway_ecn_of_importance(__u8 importance) {
+  return importance >= SPILLWAY_IMPORTANCE_MARKED ? SPILLWAY_ECN_ECT0 : SPILLWAY_ECN_NOT_ECT;
+}
+
+/* ------------------------------------------------------------------ headers around the payload */
+/* What the headers around a payload cost. Only these functions add them up; tests have the sums as
+ * literals.
+ *
+ *   | preamble, FCS, gap 24 | Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | payload |
+ *   |                                     |<----- datagram: 28 or 48 ----->|  MTU - payload
+ *   |                       |<-------------- frame: 42 or 62 ------------->|  frame - payload
+ *   |<------------------------ on a link: 66 or 86 ----------------------->|  on link - payload
+ *
+ * VLAN tags, IP options and IPv6 extension headers are not counted: Spillway sends none. */
+
+#define SPILLWAY_ETHERNET_HEADER 14
+#define SPILLWAY_VLAN_TAG 4
+#define SPILLWAY_IPV4_HEADER 20
+#define SPILLWAY_IPV6_HEADER 40
+#define SPILLWAY_UDP_HEADER 8
+
+/* Preamble, frame check sequence and inter-frame gap: what a frame costs a link besides its
+ * bytes. */
+#define SPILLWAY_WIRE_OVERHEAD 24
+
+SPILLWAY_STATIC_ASSERT(SPILLWAY_MAX_PACKET == 9000 - SPILLWAY_IPV4_HEADER - SPILLWAY_UDP_HEADER,
+                       "the payload of a 9,000-byte MTU");
+
+/* IP and UDP headers. */
+SPILLWAY_CONSTEXPR __u32 spillway_datagram_overhead(int is_ipv6) {
+  return (is_ipv6 ? SPILLWAY_IPV6_HEADER : SPILLWAY_IPV4_HEADER) + SPILLWAY_UDP_HEADER;
+}
+
+/* IP, UDP and Ethernet headers. */
+SPILLWAY_CONSTEXPR __u32 spillway_frame_overhead(int is_ipv6) {
+  return SPILLWAY_ETHERNET_HEADER + spillway_datagram_overhead(is_ipv6);
 }
 
 #endif /* SPILLWAY_WIRE_PACKET_H */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The headers shared with eBPF must compile as plain C. */
-#include "wire/frame_overhead.h"
 #include "wire/packet.h"
 #include "wire/packet_check.h"
-#include "wire/traffic_class.h"
 
 unsigned spillway_test_data_header_size(void) {
   return sizeof(struct spillway_data_header);

@@ -26,7 +26,7 @@ static inline __u32 spillway_coordinates_per_slot(const struct spillway_data_hea
   return ((header->quanta - 1U) % SPILLWAY_MAX_QUANTA + 1U) * SPILLWAY_QUANTUM;
 }
 
-/* Bytes of the packet as it was sent. The header's row and the packet's place in it must be
+/* Size of the packet as it was sent. The header's row and the packet's place in it must be
  * valid. */
 static inline __u32 spillway_packet_size(const struct spillway_data_header* header) {
   const __u32 length = 1U << spillway_row_log2_of(header->code);
@@ -60,11 +60,11 @@ static inline int spillway_is_valid_span(const struct spillway_data_header* head
  * receiver checks it again after decryption. */
 static inline int spillway_is_valid_code(const struct spillway_data_header* header) {
   const int is_open = (header->common.flags & SPILLWAY_FLAG_ENCRYPTED) == 0;
-  if (spillway_codec_of(header->code) == SPILLWAY_CODEC_BYTES) {
+  if (spillway_codec_of(header->code) == SPILLWAY_PAYLOAD_BYTES) {
     return header->row == 0 && header->slot == 0 && (!is_open || header->scale == 0) &&
            spillway_rotations_of(header->planes) == 0;
   }
-  return spillway_codec_of(header->code) == SPILLWAY_CODEC_PLANES &&
+  return spillway_codec_of(header->code) == SPILLWAY_PAYLOAD_PLANES &&
          (!is_open ||
           spillway_is_valid_scale(header->scale, spillway_rotations_of(header->planes)));
 }
@@ -75,7 +75,7 @@ static inline int spillway_is_valid_data(const struct spillway_data_header* head
          spillway_is_valid_span(header) && spillway_is_valid_code(header);
 }
 
-/* What a switch checks; wire::open_control_packet() checks more. */
+/* The check that a switch makes; wire::open_control_packet() checks more. */
 static inline int spillway_is_control(const struct spillway_packet_header* header) {
   const __u8 type = spillway_type_of(header->version_type);
   return type >= SPILLWAY_TYPE_PROBE && type <= SPILLWAY_TYPE_LEAVE &&
@@ -83,8 +83,8 @@ static inline int spillway_is_control(const struct spillway_packet_header* heade
          spillway_priority_of(header->service) == 0 && spillway_importance_of(header->service) == 0;
 }
 
-/* What a switch that only forwards sums checks: no more than a data packet's header. `bytes` is
- * the packet's size. */
+/* The check of a switch that only forwards sums, which is as strict as that of a data packet's
+ * header. `bytes` is the packet's size. */
 static inline int spillway_is_sum(const struct spillway_sum_header* header, __u32 bytes) {
   return bytes >= sizeof(struct spillway_sum_header) &&
          bytes <= spillway_sum_packet_size(header->kind) &&

@@ -16,17 +16,64 @@
 //
 // The scalar table is the oracle: every other table gives the same bytes and tags. None branches on
 // secrets or uses them as table indices. Kernels allocate nothing and may run on any thread.
+//
+//   section_kernels.cc           chooses a table; the scalar table
+//   section_kernels_highway.cc   the tables for processors with AES and carry-less products
+//   portable_arithmetic.cc       AES-128 and POLYVAL in portable constant-time code: for the scalar
+//                                table, and for expanding keys everywhere
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "base/bytes.h"
 #include "wire/key.h"
-#include "wire/sliced_aes.h"
 
 namespace spillway::wire {
+
+// ------------------------------------------------------------------ portable arithmetic
+
+// AES-128 (FIPS 197) without tables, so that its time reveals nothing about key or data. Four
+// blocks side by side are eight words, one for each bit of a byte.
+inline constexpr std::size_t kAesBlock = 16;  // bytes; also the size of an AES-128 key
+inline constexpr std::size_t kAesRounds = 10;
+inline constexpr std::size_t kAesSideBySide = 4;
+
+using AesBlock = std::array<std::uint8_t, kAesBlock>;
+// The key of the initial addition, then one per round.
+using AesRounds = std::array<AesBlock, kAesRounds + 1>;
+using AesBlocks = std::array<AesBlock, kAesSideBySide>;
+
+// `key` points to 16 bytes.
+void expand_aes(const std::uint8_t* key, AesRounds& rounds);
+
+void encrypt_aes(const AesRounds& rounds, AesBlocks& blocks);
+
+inline constexpr std::size_t kPolyvalBlock = 16;  // bytes
+
+// An element of POLYVAL's field (RFC 8452, section 3), as a polynomial over GF(2): bit i of the
+// 128, least significant first, is the coefficient of x^i.
+struct PolyvalElement {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+
+  friend PolyvalElement operator^(PolyvalElement a, PolyvalElement b) {
+    return {a.low ^ b.low, a.high ^ b.high};
+  }
+  friend bool operator==(PolyvalElement, PolyvalElement) = default;
+};
+
+inline PolyvalElement polyval_element(const std::uint8_t* bytes) {
+  return {base::load_le<std::uint64_t>(bytes), base::load_le<std::uint64_t>(bytes + 8)};
+}
+
+// a * b / x^128 modulo x^128 + x^127 + x^126 + x^121 + 1: RFC 8452's dot.
+PolyvalElement polyval_product(PolyvalElement a, PolyvalElement b);
+
+// ------------------------------------------------------------------ keys and sections
 
 // Expanded keys of one direction. Wiped on destruction.
 struct alignas(64) SectionKeys {
@@ -63,6 +110,8 @@ struct Section {
   std::array<std::uint8_t, 16> nonce;
 };
 
+// ------------------------------------------------------------------ tables of kernels
+
 struct SectionKernels {
   // Maximum number of sections per call (the minimum is one); their tags are made together.
   static constexpr std::size_t kAtOnce = 4;
@@ -81,5 +130,9 @@ const SectionKernels& section_kernels();
 
 // Every table that this CPU runs: the scalar one first, the fastest last.
 std::span<const SectionKernels* const> all_section_kernels();
+
+// Only for section_kernels.cc: the tables of section_kernels_highway.cc that this CPU runs, fastest
+// last. Empty if it has no instructions for AES and carry-less products.
+std::vector<const SectionKernels*> highway_section_kernels();
 
 }  // namespace spillway::wire

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels on Highway: this file and the -inl.h files it includes, compiled once for each
+// The kernels on Highway: this file and section_arithmetic-inl.h, compiled once for each
 // instruction set that has AES and carry-less products. Products dominate the time. Copies are
-// therefore free, and the cipher, which has its own execution unit, overlaps.
+// therefore free, and the cipher overlaps, because it has its own execution unit.
 //
 // SVE machines use the NEON table, because SVE vectors cannot be class members.
 #include <algorithm>
@@ -10,16 +10,15 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "wire/section_kernels_internal.h"
+#include "wire/section_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "wire/section_kernels_highway.cc"
 #define HWY_WANT_AVX3_DL  // for four blocks in one vector
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3)
 #include <hwy/foreach_target.h>  // NOLINT: Highway includes this file again for each target
-// These headers depend on foreach_target.h and must follow it.
-#include "wire/section_cipher-inl.h"
-#include "wire/section_hash-inl.h"
+// This header depends on foreach_target.h and must follow it.
+#include "wire/section_arithmetic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace spillway::wire {
@@ -30,13 +29,13 @@ const SectionKernels* section_table();
 #ifdef SPILLWAY_SECTION_TARGET
 namespace {
 
-// How a section's bytes are processed.
-enum class Work : std::uint8_t { kLook, kCopy, kSeal, kOpen };
+// How a section's bytes are processed. All modes make the tag; kTagOnly writes nothing.
+enum class Mode : std::uint8_t { kTagOnly, kCopy, kSeal, kOpen };
 
-// ------------------------------------------------------------------ pieces of a section
+// ------------------------------------------------------------------ ranges of a section
 
 // Bytes [at, end) of a section's moved or tagged bytes: at most kPowers blocks.
-struct Piece {
+struct ByteRange {
   const std::uint8_t* from;
   std::uint8_t* to;  // null if the bytes are only tagged
   std::size_t at;
@@ -56,116 +55,117 @@ constexpr std::size_t kGroup = 4 * kBlock* kBlocks;  // bytes processed at once
 constexpr std::size_t kAhead = 1024;
 constexpr std::size_t kCacheLine = 64;
 
-template <std::size_t kBlocks, Work kWork>
-HWY_INLINE void fetch_ahead(const Piece& piece) {
+template <std::size_t kBlocks, Mode kMode>
+HWY_INLINE void fetch_ahead(const ByteRange& range) {
   for (std::size_t at = kAhead; at < kAhead + kGroup<kBlocks>; at += kCacheLine) {
-    __builtin_prefetch(piece.source() + at);
-    if constexpr (kWork == Work::kCopy) {
-      __builtin_prefetch(piece.target() + at, 1);
+    __builtin_prefetch(range.source() + at);
+    if constexpr (kMode == Mode::kCopy) {
+      __builtin_prefetch(range.target() + at, 1);
     }
   }
 }
 
-template <std::size_t kBlocks, Work kWork>
-HWY_INLINE void plain_groups(Piece& piece, Hash& hash) {
-  while (piece.left() >= kGroup<kBlocks>) {
-    const Four<kBlocks> text = load_four<kBlocks>(piece.source());
-    fetch_ahead<kBlocks, kWork>(piece);
+template <std::size_t kBlocks, Mode kMode>
+HWY_INLINE void plain_groups(ByteRange& range, Hash& hash) {
+  while (range.left() >= kGroup<kBlocks>) {
+    const Four<kBlocks> text = load_four<kBlocks>(range.source());
+    fetch_ahead<kBlocks, kMode>(range);
     if constexpr (kBlocks == 1) {
-      add_four_at(piece.source(), text, hash);
+      add_four_at(range.source(), text, hash);
     } else {
       add_four<kBlocks>(text, hash);
     }
-    if constexpr (kWork == Work::kCopy) {
-      store_four<kBlocks>(text, piece.target());
+    if constexpr (kMode == Mode::kCopy) {
+      store_four<kBlocks>(text, range.target());
     }
-    piece.at += kGroup<kBlocks>;
+    range.at += kGroup<kBlocks>;
   }
 }
 
-template <Work kWork>
-HWY_INLINE void plain_rest(Piece& piece, Hash& hash) {
-  const Lanes<1>::Bytes d;
-  while (piece.left() >= kBlock) {
-    const ByteVec<1> text = hn::LoadU(d, piece.source());
+template <Mode kMode>
+HWY_INLINE void plain_rest(ByteRange& range, Hash& hash) {
+  const VectorTags<1>::Bytes d;
+  while (range.left() >= kBlock) {
+    const ByteVec<1> text = hn::LoadU(d, range.source());
     hash.add(words_of<1>(text));
-    if constexpr (kWork == Work::kCopy) {
-      hn::StoreU(text, d, piece.target());
+    if constexpr (kMode == Mode::kCopy) {
+      hn::StoreU(text, d, range.target());
     }
-    piece.at += kBlock;
+    range.at += kBlock;
   }
-  if (piece.left() > 0) {
-    hash.add(words_of<1>(load_short(piece.source(), piece.left())));
-    if constexpr (kWork == Work::kCopy) {
-      copy_short(piece.source(), piece.left(), piece.target());
+  if (range.left() > 0) {
+    hash.add(words_of<1>(load_short(range.source(), range.left())));
+    if constexpr (kMode == Mode::kCopy) {
+      copy_short(range.source(), range.left(), range.target());
     }
   }
 }
 
-template <std::size_t kBlocks, Work kWork>
-HWY_INLINE void cipher_groups(const SectionKeys& keys, const Section& section, Piece& piece,
+template <std::size_t kBlocks, Mode kMode>
+HWY_INLINE void cipher_groups(const SectionKeys& keys, const Section& section, ByteRange& range,
                               Hash& hash) {
-  KeyStream<kBlocks> stream(keys, section, piece.at / kBlock);
-  while (piece.left() >= kGroup<kBlocks>) {
-    const Four<kBlocks> text = load_four<kBlocks>(piece.source());
+  KeyStream<kBlocks> stream(keys, section, range.at / kBlock);
+  while (range.left() >= kGroup<kBlocks>) {
+    const Four<kBlocks> text = load_four<kBlocks>(range.source());
     const Four<kBlocks> other = sum_of<kBlocks>(text, stream.next());
-    add_four<kBlocks>(kWork == Work::kSeal ? other : text, hash);
-    store_four<kBlocks>(other, piece.target());
-    piece.at += kGroup<kBlocks>;
+    add_four<kBlocks>(kMode == Mode::kSeal ? other : text, hash);
+    store_four<kBlocks>(other, range.target());
+    range.at += kGroup<kBlocks>;
   }
 }
 
 // Processes the last bytes, less than a group.
-template <Work kWork>
-HWY_INLINE void cipher_rest(const SectionKeys& keys, const Section& section, Piece& piece,
+template <Mode kMode>
+HWY_INLINE void cipher_rest(const SectionKeys& keys, const Section& section, ByteRange& range,
                             Hash& hash) {
-  if (piece.left() == 0) {
+  if (range.left() == 0) {
     return;
   }
-  const Lanes<1>::Bytes d;
+  const VectorTags<1>::Bytes d;
   alignas(16) std::uint8_t stream[kGroup<1>];
-  store_four<1>(KeyStream<1>(keys, section, piece.at / kBlock).next(), stream);
+  store_four<1>(KeyStream<1>(keys, section, range.at / kBlock).next(), stream);
   const std::uint8_t* next = stream;
-  for (; piece.left() >= kBlock; next += kBlock) {
-    const ByteVec<1> text = hn::LoadU(d, piece.source());
+  for (; range.left() >= kBlock; next += kBlock) {
+    const ByteVec<1> text = hn::LoadU(d, range.source());
     const ByteVec<1> other = hn::Xor(text, hn::Load(d, next));
-    hash.add(words_of<1>(kWork == Work::kSeal ? other : text));
-    hn::StoreU(other, d, piece.target());
-    piece.at += kBlock;
+    hash.add(words_of<1>(kMode == Mode::kSeal ? other : text));
+    hn::StoreU(other, d, range.target());
+    range.at += kBlock;
   }
-  if (piece.left() > 0) {
-    const ByteVec<1> text = load_short(piece.source(), piece.left());
+  if (range.left() > 0) {
+    const ByteVec<1> text = load_short(range.source(), range.left());
     const ByteVec<1> other = hn::Xor(text, hn::Load(d, next));
-    const ByteVec<1> padded = hn::IfThenElseZero(hn::FirstN(d, piece.left()), other);
-    hash.add(words_of<1>(kWork == Work::kSeal ? padded : text));
+    const ByteVec<1> padded = hn::IfThenElseZero(hn::FirstN(d, range.left()), other);
+    hash.add(words_of<1>(kMode == Mode::kSeal ? padded : text));
     hn::Store(other, d, stream);
-    copy_short(stream, piece.left(), piece.target());
+    copy_short(stream, range.left(), range.target());
   }
 }
 
-template <Work kWork>
-HWY_INLINE void do_piece(const SectionKeys& keys, const Section& section, Piece piece, Hash& hash) {
-  if constexpr (kWork == Work::kLook || kWork == Work::kCopy) {
+template <Mode kMode>
+HWY_INLINE void process_range(const SectionKeys& keys, const Section& section, ByteRange range,
+                              Hash& hash) {
+  if constexpr (kMode == Mode::kTagOnly || kMode == Mode::kCopy) {
     if constexpr (kWidth > 1) {
-      plain_groups<kWidth, kWork>(piece, hash);
+      plain_groups<kWidth, kMode>(range, hash);
     }
-    plain_groups<1, kWork>(piece, hash);
-    plain_rest<kWork>(piece, hash);
+    plain_groups<1, kMode>(range, hash);
+    plain_rest<kMode>(range, hash);
   } else {
     if constexpr (kWidth > 1) {
-      cipher_groups<kWidth, kWork>(keys, section, piece, hash);
+      cipher_groups<kWidth, kMode>(keys, section, range, hash);
     }
-    cipher_groups<1, kWork>(keys, section, piece, hash);
-    cipher_rest<kWork>(keys, section, piece, hash);
+    cipher_groups<1, kMode>(keys, section, range, hash);
+    cipher_rest<kMode>(keys, section, range, hash);
   }
 }
 
 // ------------------------------------------------------------------ sections
 
 // A section of more blocks than there are powers is processed in runs that end at group boundaries.
-template <Work kWork>
-HWY_NOINLINE void do_section(const SectionKeys& keys, const Section& section,
-                             Products<1>& products) {
+template <Mode kMode>
+HWY_NOINLINE void process_section(const SectionKeys& keys, const Section& section,
+                                  Products<1>& products) {
   constexpr std::size_t kRun = SectionKeys::kPowers * kBlock;
   const std::size_t blocks = (section.prefix_bytes + section.bytes + kBlock - 1) / kBlock;
   const bool is_short = blocks <= SectionKeys::kPowers;
@@ -178,36 +178,36 @@ HWY_NOINLINE void do_section(const SectionKeys& keys, const Section& section,
     if (!is_short) {
       hash.begin(count / kBlock);
     }
-    do_piece<Work::kLook>(keys, section, {section.prefix, nullptr, at, at + count}, hash);
+    process_range<Mode::kTagOnly>(keys, section, {section.prefix, nullptr, at, at + count}, hash);
   }
   for (std::size_t at = 0; at < section.bytes; at += kRun) {
     const std::size_t count = std::min(kRun, section.bytes - at);
     if (!is_short) {
       hash.begin((count + kBlock - 1) / kBlock);
     }
-    do_piece<kWork>(keys, section, {section.from, section.to, at, at + count}, hash);
+    process_range<kMode>(keys, section, {section.from, section.to, at, at + count}, hash);
   }
   products = hash.products();
 }
 
 HWY_INLINE ByteVec<1> tag_input(const Section& section, const Products<1>& products) {
-  const Lanes<1>::Bytes d;
+  const VectorTags<1>::Bytes d;
   return hn::Xor(hn::BitCast(d, reduced(products)), hn::LoadU(d, section.nonce.data()));
 }
 
 // Always reduces and encrypts four sums, even for fewer sections: four take as long as one.
-template <Work kCipher>
-void do_sections(const SectionKeys& keys, const Section* sections, std::size_t count,
-                 std::uint64_t* tags) {
+template <Mode kCipher>
+void process_sections(const SectionKeys& keys, const Section* sections, std::size_t count,
+                      std::uint64_t* tags) {
   Products<1> sums[SectionKernels::kAtOnce];
   for (std::size_t i = 0; i < count; ++i) {
     const Section& section = sections[i];
     if (section.to == nullptr || (!keys.encrypts && section.to == section.from)) {
-      do_section<Work::kLook>(keys, section, sums[i]);
+      process_section<Mode::kTagOnly>(keys, section, sums[i]);
     } else if (keys.encrypts) {
-      do_section<kCipher>(keys, section, sums[i]);
+      process_section<kCipher>(keys, section, sums[i]);
     } else {
-      do_section<Work::kCopy>(keys, section, sums[i]);
+      process_section<Mode::kCopy>(keys, section, sums[i]);
     }
   }
   const auto input = [&](std::size_t i) HWY_ATTR {
@@ -225,8 +225,8 @@ void do_sections(const SectionKeys& keys, const Section* sections, std::size_t c
 
 const SectionKernels* section_table() {
   static constexpr SectionKernels kTable = {.name = SPILLWAY_SECTION_TARGET,
-                                            .seal = do_sections<Work::kSeal>,
-                                            .open = do_sections<Work::kOpen>};
+                                            .seal = process_sections<Mode::kSeal>,
+                                            .open = process_sections<Mode::kOpen>};
   return &kTable;
 }
 

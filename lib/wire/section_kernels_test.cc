@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "wire/polyval.h"
 
 namespace spillway::wire {
 namespace {

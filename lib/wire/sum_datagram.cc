@@ -2,10 +2,106 @@
 #include "wire/sum_datagram.h"
 
 #include <cstring>
+#include <utility>
 
+#include "base/bytes.h"
 #include "base/check.h"
 
 namespace spillway::wire {
+
+// ------------------------------------------------------------------ tags
+
+namespace {
+
+// Both ends of the direction whose keys make draws. No packet has this direction, because no rank
+// sends to itself.
+constexpr std::uint16_t kNobody = UINT16_MAX;
+
+template <typename Wide>
+SumTag as_tag(Wide value) {
+  return {static_cast<std::uint64_t>(value), static_cast<std::uint64_t>(value >> 64)};
+}
+
+template <typename Factors>
+base::Status draw_factors(const RunKey& run, const KeyContext& context, Factors& factors) {
+  return derive(run, context, {reinterpret_cast<std::uint8_t*>(factors.data()), sizeof(Factors)});
+}
+
+}  // namespace
+
+SumAuth::Keys::~Keys() {
+  for (Factors* factors : {&parts, &results}) {
+    wipe({reinterpret_cast<std::uint8_t*>(factors->data()), sizeof(Factors)});
+  }
+}
+
+base::Result<SumAuth> SumAuth::make(const RunKey& run, std::uint64_t epoch) {
+  base::Result<PacketAuth> draws = PacketAuth::make(run, {epoch, kNobody, kNobody});
+  if (!draws.ok()) {
+    return draws.status();
+  }
+  auto keys = std::unique_ptr<Keys>(new Keys{{}, {}, {}, std::move(draws).value()});
+  base::Status status = draw_factors(run, {.use = KeyUse::kSumParts, .epoch = epoch}, keys->parts);
+  if (status.ok()) {
+    status = draw_factors(run, {.use = KeyUse::kSumResults, .epoch = epoch}, keys->results);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  return SumAuth(std::move(keys));
+}
+
+SumAuth::Wide SumAuth::product_sum(std::span<const Wide> factors,
+                                   std::span<const std::uint64_t> words) {
+  Wide sum = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    sum += factors[i] * words[i];
+  }
+  return sum;
+}
+
+// Two 64-bit draws over the chunk's name, a kind of packet, a rank and a set of ranks.
+SumAuth::Wide SumAuth::draw(const ChunkName& name, std::uint8_t kind, std::uint16_t rank,
+                            const RankSet& ranks) const {
+  std::array<std::uint8_t, 40> bytes{};
+  base::store_le(bytes.data(), name.operation);
+  base::store_le(bytes.data() + 8, name.signature);
+  base::store_le(bytes.data() + 16, name.piece);
+  base::store_le(bytes.data() + 18, name.chunk);
+  base::store_le(bytes.data() + 20, name.owner);
+  bytes[22] = static_cast<std::uint8_t>(rank);
+  bytes[23] = kind;
+  base::store_le(bytes.data() + 24, ranks.words()[0]);
+  base::store_le(bytes.data() + 32, ranks.words()[1]);
+  const auto half = [&](std::uint8_t which) {
+    const Check drawn = keys_->draws.check({.number = name.operation, .path = which}, bytes);
+    return base::load_le<std::uint64_t>(drawn.bytes.data());
+  };
+  return static_cast<Wide>(half(1)) << 64 | half(0);
+}
+
+SumTag SumAuth::part(const ChunkName& name, std::uint16_t rank, SumWords words) const {
+  return sum(name, RankSet::of(rank), words);
+}
+
+SumTag SumAuth::sum(const ChunkName& name, const RankSet& ranks, SumWords words) const {
+  Wide tag = product_sum(keys_->parts, words);
+  ranks.for_each([&](std::uint16_t rank) { tag += draw(name, SPILLWAY_SUM_PART, rank, {}); });
+  return as_tag(tag);
+}
+
+SumTag SumAuth::result(const ChunkName& name, const RankSet& ranks, SumWords words) const {
+  return as_tag(product_sum(keys_->results, words) +
+                draw(name, SPILLWAY_SUM_RESULT, name.owner, ranks));
+}
+
+SumTag SumAuth::bare(const ChunkName& name, std::uint8_t kind, std::uint16_t sender,
+                     const RankSet& ranks) const {
+  return as_tag(draw(name, kind, sender, ranks));
+}
+
+// ------------------------------------------------------------------ packets
+
 namespace {
 
 std::uint8_t service_of(const SumPacket& packet) {
@@ -17,7 +113,7 @@ std::uint8_t service_of(const SumPacket& packet) {
 SumTag tag_of(const SumPacket& packet, const SumAuth& auth, std::span<const std::uint64_t> words) {
   switch (packet.kind) {
     case SumKind::kPart:
-    case SumKind::kRepeat:
+    case SumKind::kRetransmit:
       return auth.sum(packet.chunk, packet.ranks, words.first<SPILLWAY_SUM_WORDS>());
     case SumKind::kResult:
       return auth.result(packet.chunk, packet.ranks, words.first<SPILLWAY_SUM_WORDS>());
@@ -29,13 +125,13 @@ SumTag tag_of(const SumPacket& packet, const SumAuth& auth, std::span<const std:
                    packet.ranks);
 }
 
-// Tags cover kind and owner, which imply the direction: parts and questions go to the owner,
-// everything else comes from it. Without this check, anybody could pass off a RESULT at its own
-// owner. Parts of no rank, all zeros, have a tag of zero, which needs no key.
+// Tags cover kind and owner, which imply the direction: parts and requests for results go to
+// the owner, everything else comes from it. Without this check, an attacker could send a RESULT
+// back to its own owner. A part of no rank, all zeros, has a tag of zero, which needs no key.
 bool is_plausible(const spillway_sum_header& header) {
   switch (static_cast<SumKind>(header.kind)) {
     case SumKind::kPart:
-    case SumKind::kRepeat:
+    case SumKind::kRetransmit:
       return header.common.destination == header.owner && (header.ranks[0] | header.ranks[1]) != 0;
     case SumKind::kWant:
       return header.common.destination == header.owner;
@@ -59,7 +155,7 @@ std::size_t write_sum_packet(const SumPacket& packet, const SumAuth& auth,
   SPILLWAY_CHECK(packet.words.size() == (has_words(packet.kind) ? SPILLWAY_SUM_WORDS : 0));
   spillway_sum_header header = {};
   header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_SUM;
-  header.common.flags = packet.kind == SumKind::kRepeat ? SPILLWAY_FLAG_RETRANSMIT : 0;
+  header.common.flags = packet.kind == SumKind::kRetransmit ? SPILLWAY_FLAG_RETRANSMIT : 0;
   header.common.job = packet.job;
   header.common.epoch = static_cast<std::uint16_t>(packet.epoch);
   header.common.source = packet.source;
@@ -130,13 +226,13 @@ PacketFault read_sum_header(base::ByteView bytes, SumPacket& packet) {
   return PacketFault::kNone;
 }
 
-bool is_cut(base::ByteView bytes, const SumPacket& packet) {
+bool is_trimmed(base::ByteView bytes, const SumPacket& packet) {
   return bytes.size() < spillway_sum_packet_size(static_cast<std::uint8_t>(packet.kind));
 }
 
 PacketFault verify_sum_packet(base::ByteView bytes, const SumAuth& auth, const SumPacket& packet,
                               std::span<std::uint64_t, SPILLWAY_SUM_WORDS> words) {
-  if (is_cut(bytes, packet)) {
+  if (is_trimmed(bytes, packet)) {
     return PacketFault::kCutInHead;
   }
   if (has_words(packet.kind)) {
@@ -144,7 +240,7 @@ PacketFault verify_sum_packet(base::ByteView bytes, const SumAuth& auth, const S
   }
   const SumTag expected = tag_of(packet, auth, words);
   const base::ByteView received = bytes.subspan(offsetof(spillway_sum_header, tag), sizeof(SumTag));
-  // Constant time.
+  // The comparison takes constant time.
   const std::uint64_t difference =
       (expected.low ^ base::load_le<std::uint64_t>(received.data())) |
       (expected.high ^ base::load_le<std::uint64_t>(received.data() + 8));

@@ -112,7 +112,7 @@ TEST(SumDatagram, ComesBackAsItWasWritten) {
   const SumAuth auth = auth_of(1);
   const Words words = words_of(2);
   for (const SumKind kind :
-       {SumKind::kPart, SumKind::kRepeat, SumKind::kFlush, SumKind::kResult, SumKind::kWant}) {
+       {SumKind::kPart, SumKind::kRetransmit, SumKind::kFlush, SumKind::kResult, SumKind::kWant}) {
     std::vector<std::uint8_t> bytes(SPILLWAY_MAX_PACKET);
     const SumPacket packet = packet_of(kind, words);
     bytes.resize(write_sum_packet(packet, auth, bytes));
@@ -144,7 +144,7 @@ TEST(SumDatagram, RefusesWhatIsNoSumPacket) {
   EXPECT_EQ(read_sum_header(base::ByteView(bytes).first(87), read), PacketFault::kTooShort);
   const base::ByteView cut = base::ByteView(bytes).first(200);
   ASSERT_EQ(read_sum_header(cut, read), PacketFault::kNone);
-  EXPECT_TRUE(is_cut(cut, read));
+  EXPECT_TRUE(is_trimmed(cut, read));
   EXPECT_EQ(verify_sum_packet(cut, auth, read, came), PacketFault::kCutInHead);
   const auto with = [&](std::size_t at, std::uint8_t value) {
     std::vector<std::uint8_t> changed = bytes;
@@ -165,7 +165,7 @@ TEST(SumDatagram, RefusesASourceBeyondTheLastRank) {
   const SumAuth auth = auth_of(1);
   const Words words = words_of(2);
   for (const SumKind kind :
-       {SumKind::kPart, SumKind::kRepeat, SumKind::kFlush, SumKind::kResult, SumKind::kWant}) {
+       {SumKind::kPart, SumKind::kRetransmit, SumKind::kFlush, SumKind::kResult, SumKind::kWant}) {
     std::vector<std::uint8_t> bytes(SPILLWAY_MAX_PACKET);
     bytes.resize(write_sum_packet(packet_of(kind, words), auth, bytes));
     SumPacket read;
@@ -189,7 +189,7 @@ TEST(SumDatagram, RefusesWhatGoesAnotherWayThanItsKind) {
   const SumAuth auth = auth_of(1);
   const Words words = words_of(2);
   for (const SumKind kind :
-       {SumKind::kPart, SumKind::kRepeat, SumKind::kFlush, SumKind::kResult, SumKind::kWant}) {
+       {SumKind::kPart, SumKind::kRetransmit, SumKind::kFlush, SumKind::kResult, SumKind::kWant}) {
     SumPacket packet = packet_of(kind, words);
     const bool is_from_owner = packet.source == kChunk.owner;
     packet.destination = is_from_owner ? 1 : kChunk.owner;
@@ -210,7 +210,7 @@ TEST(SumDatagram, RefusesWhatGoesAnotherWayThanItsKind) {
 TEST(SumDatagram, RefusesPartsOfNobody) {
   const SumAuth auth = auth_of(1);
   const Words zeros{};
-  for (const SumKind kind : {SumKind::kPart, SumKind::kRepeat}) {
+  for (const SumKind kind : {SumKind::kPart, SumKind::kRetransmit}) {
     SumPacket packet = packet_of(kind, zeros);
     packet.ranks = {};
     std::vector<std::uint8_t> bytes(SPILLWAY_MAX_PACKET);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes of a sum packet, for C, C++ and eBPF: numbers that switches on the way may add.
+ * The bytes of a sum packet, for C, C++ and eBPF: numbers that switches on the path may add.
  * docs/wire.md draws them; docs/adr/0017 gives the reasons.
  *
  * A chunk is SPILLWAY_SUM_WORDS little-endian words of 64 bits, from one piece of one operation. To
@@ -8,24 +8,24 @@
  * The ranks decide how many numbers share a word, and leave enough room between them that no sum
  * overflows. Every chunk has an owner, the rank that receives all parts and sends the result:
  *
- *   PART     to the owner: what `ranks` contribute. Switches add it to others of its chunk.
- *   REPEAT   to the owner: the same part again, bypassing all switches' slots.
- *   FLUSH    from the owner towards a rank whose part is missing: a switch on the way that holds
- *            some of the chunk returns it, else the rank sends a REPEAT. No words.
- *   RESULT   from the owner: the sum, and the ranks in it. With MULTIPLY a switch copies it to all
- *            `recipients` that it knows.
- *   WANT     to the owner: the sender has no result yet. No words.
+ *   PART         to the owner: the contribution of `ranks`. Switches add it to others of its chunk.
+ *   RETRANSMIT   to the owner: the same part again, which bypasses the slots of all switches.
+ *   FLUSH        from the owner towards a rank whose part is missing: a switch on the path that
+ *                holds some of the chunk returns it, else the rank sends a RETRANSMIT. No words.
+ *   RESULT       from the owner: the sum, and the ranks in it. With MULTIPLY a switch copies it to
+ *                all `recipients` that it knows.
+ *   WANT         to the owner: the sender has no result yet. No words.
  *
  * A switch that redirects a packet writes the new rank to `destination`, which no tag covers. It
- * redirects copies of a RESULT, and sums that leave a slot, which go to their owner. The answer to
- * a FLUSH is a PART, with ADDED and PARTIAL.
+ * redirects copies of a RESULT, and sums that leave a slot, which go to their owner. A switch that
+ * holds some of the chunk responds to a FLUSH with a PART that has ADDED and PARTIAL.
  *
  * Levels: ranks send level 0. A switch adds only packets of its own level, and sends sums one level
  * up when need[level] ranks are in them: racks first, then the switches that connect them.
  *
- * The tag, of 128 bits, can be summed as well (wire/sum_tag.h). By it the owner verifies that a sum
- * has exactly the parts of exactly the ranks it names, each once, whichever switch added it up. No
- * tag covers the fields that only switches act on (marks, level, urgency, need, recipients).
+ * The tag, of 128 bits, can be summed as well (wire/sum_datagram.h). By it the owner verifies that
+ * a sum has exactly the parts of exactly the ranks it names, each once, whichever switch added it
+ * up. No tag covers the fields that only switches act on (marks, level, urgency, need, recipients).
  *
  * Only this file knows offsets. No pointers, no padding, only kernel types.
  */
@@ -34,8 +34,8 @@
 
 #include "wire/packet.h"
 
-/* Fixed, so that a switch can swap its slot with any job's packet in place. Header and words fit
- * an MTU of 1,500 over IPv6. */
+/* The size is fixed, so that a switch can swap its slot with any job's packet in place. Header and
+ * words fit an MTU of 1,500 over IPv6. */
 #define SPILLWAY_SUM_WORDS 168
 #define SPILLWAY_SUM_WORD_BYTES (SPILLWAY_SUM_WORDS * 8)
 
@@ -47,14 +47,14 @@
 
 enum spillway_sum_kind {
   SPILLWAY_SUM_PART = 1,
-  SPILLWAY_SUM_REPEAT = 2,
+  SPILLWAY_SUM_RETRANSMIT = 2,
   SPILLWAY_SUM_FLUSH = 3,
   SPILLWAY_SUM_RESULT = 4,
   SPILLWAY_SUM_WANT = 5
 };
 #define SPILLWAY_SUM_KINDS 6 /* 0 is no kind */
 
-/* What happened to the packet on the way; and MULTIPLY. */
+/* Marks: what happened to the packet on its path; and MULTIPLY. */
 #define SPILLWAY_SUM_ADDED 0x01     /* has left a slot */
 #define SPILLWAY_SUM_PARTIAL 0x02   /* left before all ranks were in it */
 #define SPILLWAY_SUM_EVICTED 0x04   /* its slot went to a more urgent chunk, or its lease expired */
@@ -99,10 +99,11 @@ SPILLWAY_STATIC_ASSERT(SPILLWAY_SUM_PACKET <= 1500 - SPILLWAY_IPV6_HEADER - SPIL
                        "a sum packet fits an MTU of 1,500");
 
 static inline int spillway_sum_has_words(__u8 kind) {
-  return kind == SPILLWAY_SUM_PART || kind == SPILLWAY_SUM_REPEAT || kind == SPILLWAY_SUM_RESULT;
+  return kind == SPILLWAY_SUM_PART || kind == SPILLWAY_SUM_RETRANSMIT ||
+         kind == SPILLWAY_SUM_RESULT;
 }
 
-/* Bytes of a packet of this kind as it is sent. */
+/* Size of a packet of this kind as it is sent, in bytes. */
 static inline __u32 spillway_sum_packet_size(__u8 kind) {
   return (__u32)sizeof(struct spillway_sum_header) +
          (spillway_sum_has_words(kind) ? SPILLWAY_SUM_WORD_BYTES : 0);

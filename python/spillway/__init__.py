@@ -16,6 +16,6 @@ from .request import OperationReport, PeerReport, Request
 from .version import VERSION as __version__
 
 __all__ = ["ANY_RANK", "AVERAGE", "BFLOAT16", "BIT_AND", "BIT_OR", "BIT_XOR", "FLOAT16", "FLOAT32", "FLOAT64", "INT8",
-           "INT32", "INT64", "MAX", "MAX_TAG", "MIN", "PRODUCT", "SUM", "UINT8", "Change", "Communicator", "Job", "Library",
-           "LibraryNotFoundError", "LibraryVersionError", "OperationOptions", "OperationReport", "PeerReport",
-           "Request", "SpillwayError", "Status", "UniqueId", "__version__", "default_library"]
+           "INT32", "INT64", "MAX", "MAX_TAG", "MIN", "PRODUCT", "SUM", "UINT8", "Change", "Communicator", "Job",
+           "Library", "LibraryNotFoundError", "LibraryVersionError", "OperationOptions", "OperationReport",
+           "PeerReport", "Request", "SpillwayError", "Status", "UniqueId", "__version__", "default_library"]

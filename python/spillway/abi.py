@@ -7,6 +7,7 @@ interpreter's lock while they run. The caller keeps callbacks and buffers alive 
 """
 import ctypes
 import functools
+import json
 from ctypes import (POINTER, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64,
                     c_void_p)
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -21,9 +22,9 @@ FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT32, INT64, INT8, UINT8 = range(8)
 ELEMENT_BYTES = (4, 8, 2, 2, 4, 8, 1, 1)  # by type
 SUM, AVERAGE, MIN, MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR = range(8)
 
-# By name, in the order of spillway_algorithm and spillway_code.
-ALGORITHMS = ("automatic", "direct", "ring", "tree", "servers", "levels", "switch")
-CODES = ("planes", "thc", "blocks", "coded", "sketch")
+# By name, in the order of spillway_algorithm and spillway_codec.
+ALGORITHMS = ("auto", "direct", "ring", "tree", "servers", "hierarchical", "switch")
+CODECS = ("planes", "levels", "blocks", "entropy", "sketch")
 
 MEMORY_HOST, MEMORY_CUDA = range(2)  # spillway_memory
 
@@ -34,6 +35,8 @@ MAX_TAG = 2**24 - 1
 # spillway_callback. It runs on a library thread and takes the interpreter's lock there, which delays packets. The
 # package waits for requests instead.
 Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+
+WAIT_SLICE_MS = 200  # waits are cut into pieces of this length, so that Ctrl-C is noticed between them
 
 # A *_init function without a size argument writes the library's own struct, which may be larger than ours.
 ROOM_FOR_NEWER_FIELDS = 1024
@@ -53,18 +56,18 @@ class CommConfig(ctypes.Structure):
                 ("name", c_char_p), ("link_rate", c_uint64), ("mtu", c_uint32), ("trim_bytes", c_int32),
                 ("threads", c_int32), ("peer_timeout_ms", c_uint32), ("secret", c_char_p),
                 ("secret_size", c_size_t), ("operation_timeout_ms", c_uint32),
-                ("rendezvous_timeout_ms", c_uint32), ("servers", c_int32), ("window", c_uint32),
-                ("trimmed_target_ppm", c_int32), ("reserved", c_uint32),
+                ("rendezvous_timeout_ms", c_uint32), ("servers", c_int32),
+                ("trimmed_target_ppm", c_int32),
                 ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
 
 
 class OperationOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("priority", c_uint32), ("algorithm", c_uint32), ("tolerant", c_uint32),
                 ("precision", c_uint32), ("gather_precision", c_uint32), ("loss_bound_ppm", c_uint32),
-                ("min_planes", c_uint32), ("lossy_gather", c_uint32), ("feedback_tensor", c_uint64),
+                ("min_planes", c_uint32), ("codec", c_uint32), ("feedback_tensor", c_uint64),
                 ("least_contributors", c_double), ("callback", Callback), ("context", c_void_p), ("tag", c_uint32),
                 ("timeout_ms", c_uint32), ("importance", c_uint32), ("expendable_ppm", c_uint32),
-                ("code", c_uint32), ("predicts_scale", c_uint32), ("memory", c_uint32), ("device", c_uint32),
+                ("predicts_scale", c_uint32), ("memory", c_uint32), ("device", c_uint32), ("reserved", c_uint32),
                 ("stream", c_void_p), ("room", c_uint8 * ROOM_FOR_NEWER_FIELDS)]
 
 
@@ -72,15 +75,16 @@ class OperationReport(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("duration_ns", c_uint64), ("packets_whole", c_uint64),
                 ("packets_trimmed", c_uint64), ("packets_missing", c_uint64), ("packets_sent", c_uint64),
                 ("packets_repeated", c_uint64), ("wire_bytes_sent", c_uint64), ("contributors", c_uint32),
-                ("empty_shards", c_uint32), ("drift", c_double), ("peers", c_uint32),
-                ("algorithm", c_uint32), ("source", c_uint32), ("code", c_uint32),
+                ("empty_shards", c_uint32), ("peers", c_uint32),
+                ("algorithm", c_uint32), ("source", c_uint32), ("codec", c_uint32),
                 ("absent_elements", c_uint64), ("absent_ranges", c_uint32), ("shards", c_uint32),
                 ("parts_added", c_uint64), ("parts_alone", c_uint64), ("chunks_flushed", c_uint64),
                 ("values_clipped", c_uint64),
-                ("coded_values", c_uint64), ("coded_bytes", c_uint64), ("coded_tables", c_uint64),
+                ("entropy_values", c_uint64), ("entropy_bytes", c_uint64), ("entropy_tables", c_uint64),
                 ("sketch_predicted", c_uint64), ("sketch_misses", c_uint64), ("sketch_unrecovered", c_uint64),
-                ("encode_ns", c_uint64), ("to_host_ns", c_uint64), ("exchange_ns", c_uint64), ("to_device_ns", c_uint64),
-                ("decode_ns", c_uint64), ("gpu_wait_ns", c_uint64), ("gpu_bytes", c_uint64)]
+                ("encode_ns", c_uint64), ("to_host_ns", c_uint64), ("exchange_ns", c_uint64),
+                ("to_device_ns", c_uint64), ("decode_ns", c_uint64), ("gpu_wait_ns", c_uint64),
+                ("gpu_bytes", c_uint64)]
 
 
 class PeerReport(ctypes.Structure):
@@ -161,12 +165,13 @@ SIGNATURES = {
     "spillway_operation_options_init": (None, [POINTER(OperationOptions)]),
     "spillway_operation_options_check": (c_int, [POINTER(OperationOptions)]),
     "spillway_cuda_check": (c_int, [c_uint32]),
+    "spillway_capabilities": (c_char_p, []),
     "spillway_request_wait": (c_int, [c_void_p, c_int64]),
     "spillway_request_test": (c_int, [c_void_p]),
     "spillway_request_status": (c_int, [c_void_p]),
     "spillway_request_message": (c_char_p, [c_void_p]),
     "spillway_request_report": (c_int, [c_void_p, POINTER(OperationReport)]),
-    "spillway_request_peer_report": (c_int, [c_void_p, c_uint32, POINTER(PeerReport)]),
+    "spillway_request_peers": (c_int, [c_void_p, POINTER(PeerReport), c_uint32, POINTER(c_uint32)]),
     "spillway_request_shard_report": (c_int, [c_void_p, c_uint32, POINTER(ShardReport)]),
     "spillway_request_absent_range": (c_int, [c_void_p, c_uint32, POINTER(c_uint64), POINTER(c_uint64)]),
     "spillway_request_free": (None, [c_void_p]),
@@ -287,12 +292,19 @@ class Library:
             raise ValueError(self.last_error())
         return text.value.decode(), bool(is_set.value)
 
+    @functools.cached_property
+    def capabilities(self) -> Dict[str, Dict[str, Any]]:
+        """By codec, "exact" included: the library's table of what goes with it (docs/algorithms.md). Keys of a row:
+        all_kinds, algorithms, types, reductions, device_types, bits, ranks, values, servers, encryption, losses,
+        least_contributors, error_feedback, packet_bytes."""
+        return {row["codec"]: row for row in json.loads(self.lib.spillway_capabilities())}
+
     def why_not_cuda(self, device: int) -> Optional[str]:
         """Why this GPU cannot code tensors, as a sentence; None if it can. The first call loads what coding needs."""
         return None if self.lib.spillway_cuda_check(device) == Status.OK else self.last_error()
 
     def launch(self) -> Optional[Launch]:
-        """What the launcher told this process. None without a launcher, or if its variables make no sense."""
+        """The launcher's settings of this process. None without a launcher, or if its variables make no sense."""
         made = Launch(size=ctypes.sizeof(Launch))
         return made if self.lib.spillway_launch_read(ctypes.byref(made)) == Status.OK else None
 

@@ -23,8 +23,6 @@ from .errors import SpillwayError, Status
 
 MAX_TICKET = 256
 MAX_ANSWER = 4 << 20
-# Waits are cut into pieces of this length, so that Ctrl-C is noticed between them.
-LONGEST_DEAFNESS_MS = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Job:
         raw = abi.JobChange(size=ctypes.sizeof(abi.JobChange))
         left_ms = None if timeout_s is None else int(timeout_s * 1000)
         while True:
-            part_ms = LONGEST_DEAFNESS_MS if left_ms is None else min(left_ms, LONGEST_DEAFNESS_MS)
+            part_ms = abi.WAIT_SLICE_MS if left_ms is None else min(left_ms, abi.WAIT_SLICE_MS)
             status = self._library.lib.spillway_job_park(self._handle, ctypes.byref(position), part_ms,
                                                          ctypes.byref(raw))
             if status != Status.IN_PROGRESS:
@@ -123,8 +121,10 @@ class Job:
     def _change(self, raw: abi.JobChange) -> Change:
         ranks = (ctypes.c_uint32 * raw.sources)()
         self._library.check(self._library.lib.spillway_job_sources(self._handle, ranks, raw.sources))
-        return Change(bool(raw.ends), raw.epoch, None if raw.rank < 0 else raw.rank, raw.world, raw.step, tuple(ranks),
-                      raw.why.decode(errors="replace"), bool(raw.is_done), raw.interrupted_ns, raw.parked_ns, raw.decided_ns)
+        return Change(ends=bool(raw.ends), epoch=raw.epoch, rank=None if raw.rank < 0 else raw.rank, world=raw.world,
+                      step=raw.step, sources=tuple(ranks), why=raw.why.decode(errors="replace"),
+                      is_done=bool(raw.is_done), interrupted_ns=raw.interrupted_ns, parked_ns=raw.parked_ns,
+                      decided_ns=raw.decided_ns)
 
     def communicator(self, channel: int = 0, ranks: Sequence[int] = ()) -> Communicator:
         """The communicator of the last change's epoch, once per channel. Without `ranks`: all of them."""
@@ -138,7 +138,7 @@ class Job:
         call park()."""
         is_done = ctypes.c_int()
         while True:
-            status = self._library.lib.spillway_job_finish(self._handle, LONGEST_DEAFNESS_MS, ctypes.byref(is_done))
+            status = self._library.lib.spillway_job_finish(self._handle, abi.WAIT_SLICE_MS, ctypes.byref(is_done))
             if status != Status.IN_PROGRESS:
                 self._library.check(status)
                 return bool(is_done.value)

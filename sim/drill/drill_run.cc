@@ -8,6 +8,96 @@
 #include <utility>
 
 namespace spillway::sim {
+
+// ------------------------------------------------------------------ network
+
+DrillNet::DrillNet(std::size_t processes, Delays delays, std::uint64_t seed)
+    : processes_(processes),
+      delays_(delays),
+      random_(seed),
+      links_(processes * processes),
+      last_arrival_(processes * processes) {}
+
+void DrillNet::connect(ProcessIndex a, ProcessIndex b) {
+  Link& of = link(a, b);
+  of.is_open = true;
+  ++of.connection;
+}
+
+void DrillNet::disconnect(ProcessIndex a, ProcessIndex b) {
+  link(a, b).is_open = false;
+  held_.erase(at(a, b));
+  held_.erase(at(b, a));
+}
+
+base::Duration DrillNet::draw_delay() {
+  const auto range = static_cast<std::uint64_t>((delays_.most - delays_.least).count());
+  return delays_.least + base::Duration(static_cast<std::int64_t>(random_.next_below(range + 1)));
+}
+
+std::optional<base::Instant> DrillNet::send(DrillPacket& packet, base::Instant now) {
+  const Link& of = link(packet.from, packet.to);
+  if (!of.is_open) {
+    return std::nullopt;
+  }
+  packet.connection = of.connection;
+  base::Instant& last = last_arrival_[at(packet.from, packet.to)];
+  last = std::max(last + base::nanoseconds(1), now + draw_delay());
+  return last;
+}
+
+bool DrillNet::arrives(DrillPacket& packet) {
+  const Link& of = link(packet.from, packet.to);
+  if (!of.is_open || of.connection != packet.connection) {
+    return false;
+  }
+  const std::size_t direction = at(packet.from, packet.to);
+  if (is_cut(packet.from, packet.to) || held_.contains(direction)) {
+    held_[direction].push_back(std::move(packet));
+    return false;
+  }
+  return true;
+}
+
+std::size_t DrillNet::cut(std::vector<bool> part, std::vector<bool> other) {
+  cuts_.push_back({.part = std::move(part), .other = std::move(other)});
+  return cuts_.size() - 1;
+}
+
+std::vector<DrillPacket> DrillNet::heal(std::size_t cut) {
+  cuts_[cut].is_on = false;
+  std::vector<DrillPacket> released;
+  std::erase_if(held_, [&](auto& held) {
+    const ProcessIndex from = static_cast<ProcessIndex>(held.first / processes_);
+    const ProcessIndex to = static_cast<ProcessIndex>(held.first % processes_);
+    if (is_cut(from, to)) {
+      return false;
+    }
+    std::ranges::move(held.second, std::back_inserter(released));
+    return true;
+  });
+  return released;
+}
+
+bool DrillNet::is_cut(ProcessIndex a, ProcessIndex b) const {
+  return std::ranges::any_of(cuts_,
+                             [a, b](const Cut& cut) { return cut.is_on && cut.parts(a, b); });
+}
+
+std::vector<std::pair<ProcessIndex, ProcessIndex>> DrillNet::pairs_of(std::size_t cut) const {
+  std::vector<std::pair<ProcessIndex, ProcessIndex>> pairs;
+  for (ProcessIndex a = 0; a < processes_; ++a) {
+    for (ProcessIndex b = a + 1; b < processes_; ++b) {
+      if (cuts_[cut].parts(a, b)) {
+        pairs.emplace_back(a, b);
+      }
+    }
+  }
+  return pairs;
+}
+
+// ------------------------------------------------------------------ the run
+
 namespace {
 
 constexpr unsigned kKindShift = 56;
@@ -56,7 +146,7 @@ DrillRun::DrillRun(const DrillWorld& world)
 }
 
 DrillRecord DrillRun::run() && {
-  found();
+  start_founders();
   for (std::size_t i = 0; i < world_.troubles.size(); ++i) {
     schedule(base::Instant(world_.troubles[i].at), Kind::kTrouble, i);
   }
@@ -65,19 +155,19 @@ DrillRecord DrillRun::run() && {
   training_.check_end();
   record_.ended = queue_.now();
   for (ProcessIndex i = 0; i < processes_.size(); ++i) {
-    if (processes_[i].lives) {
+    if (processes_[i].is_alive) {
       record_.processes[i].why = processes_[i].member->waits_for(queue_.now());
     }
   }
   return std::move(record_);
 }
 
-void DrillRun::found() {
+void DrillRun::start_founders() {
   const std::size_t founders = founding_.ranks.size() + founding_.standbys.size();
   for (ProcessIndex i = 0; i < founders; ++i) {
     processes_[i].member = std::make_unique<membership::Member>(
         world_.config, id_of(i), founding_, training_.first_handle(i), queue_.now());
-    processes_[i].lives = true;
+    processes_[i].is_alive = true;
     record_.processes[i].was_voter = true;
     ++living_;
   }
@@ -95,7 +185,7 @@ void DrillRun::found() {
     }
   }
   for (ProcessIndex i = 0; i < founders; ++i) {
-    training_.found(i, founding_);
+    training_.start_founder(i, founding_);
     pump(i);
     schedule(queue_.now() + base::Duration(static_cast<std::int64_t>(random_.next_below(
                                 static_cast<std::uint64_t>(world_.config.heartbeat.count())))),
@@ -125,18 +215,18 @@ void DrillRun::start_timer(ProcessIndex process, base::Duration after, std::uint
 void DrillRun::on_event(std::uint64_t argument, base::Instant now) {
   const std::uint64_t of = argument & ((std::uint64_t{1} << kKindShift) - 1);
   const auto kind = static_cast<Kind>(argument >> kKindShift);
-  const std::optional<ProcessIndex> process = whose(kind, of);
+  const std::optional<ProcessIndex> process = process_of_event(kind, of);
   if (process && processes_[*process].is_paused) {
     processes_[*process].backlog.push_back(argument);
     return;
   }
   mix(argument ^ static_cast<std::uint64_t>(now.since_zero().count()));
   run_event(kind, of);
-  come_if_due();
+  begin_due_troubles();
 }
 
 // The process in which an event happens; unset if in none.
-std::optional<ProcessIndex> DrillRun::whose(Kind kind, std::uint64_t of) const {
+std::optional<ProcessIndex> DrillRun::process_of_event(Kind kind, std::uint64_t of) const {
   switch (kind) {
     case Kind::kArrival:
       return packets_[of].to;
@@ -161,7 +251,7 @@ void DrillRun::run_event(Kind kind, std::uint64_t of) {
     case Kind::kTimer: {
       const AppTimer timer = timers_[of];
       free_timers_.push_back(of);
-      if (processes_[timer.process].lives) {
+      if (processes_[timer.process].is_alive) {
         training_.on_timer(timer.process, timer.what);
         pump(timer.process);
       }
@@ -171,17 +261,17 @@ void DrillRun::run_event(Kind kind, std::uint64_t of) {
       if (world_.troubles[of].phase) {
         armed_[of].is_armed = true;
       } else {
-        come(of);
+        begin_trouble(of);
       }
       break;
-    case Kind::kRelief:
-      pass(of);
+    case Kind::kTroubleEnd:
+      end_trouble(of);
       break;
     case Kind::kBreak:
       break_cut(of, membership::LossCause::kSilent);
       break;
-    case Kind::kTouch:
-      touch(touches_[of].first, touches_[of].second);
+    case Kind::kReconnect:
+      reconnect(reconnects_[of].first, reconnects_[of].second);
       break;
     case Kind::kResume:
       processes_[of].is_paused = false;
@@ -193,7 +283,7 @@ void DrillRun::run_event(Kind kind, std::uint64_t of) {
 }
 
 void DrillRun::time_out(ProcessIndex process) {
-  if (!processes_[process].lives) {
+  if (!processes_[process].is_alive) {
     return;
   }
   membership::Member& member = *processes_[process].member;
@@ -203,31 +293,31 @@ void DrillRun::time_out(ProcessIndex process) {
            process);
 }
 
-void DrillRun::come_if_due() {
+void DrillRun::begin_due_troubles() {
   while (!due_.empty()) {
     const std::size_t trouble = due_.back();
     due_.pop_back();
-    come(trouble);
+    begin_trouble(trouble);
   }
 }
 
 // Sends and does what a member asks for, until it asks for nothing more.
 void DrillRun::pump(ProcessIndex process) {
   Process& of = processes_[process];
-  bool has_more = of.lives;
+  bool has_more = of.is_alive;
   while (has_more) {
     has_more = false;
-    while (of.lives) {
+    while (of.is_alive) {
       std::optional<membership::Outgoing> out = of.member->poll_transmit();
       if (!out) {
         break;
       }
       ++record_.messages;
-      look_at(process, out->message);
+      note_phase_of(process, out->message);
       post({.from = process, .to = process_of(out->to), .bytes = std::move(out->message)});
-      come_if_due();  // between two messages
+      begin_due_troubles();  // between two messages
     }
-    if (!of.lives || of.is_paused) {
+    if (!of.is_alive || of.is_paused) {
       return;
     }
     if (const auto event = of.member->poll_event()) {
@@ -244,28 +334,28 @@ void DrillRun::pump(ProcessIndex process) {
   }
 }
 
-void DrillRun::look_at(ProcessIndex from, const std::vector<std::uint8_t>& message) {
+void DrillRun::note_phase_of(ProcessIndex from, const std::vector<std::uint8_t>& message) {
   const std::uint8_t kind = message.front();
   if (kind == kind_of<membership::Halt>()) {
     driver_ = from;
-    see(DrillPhase::kHalt);
+    on_phase(DrillPhase::kHalt);
   } else if (kind == kind_of<membership::Parked>()) {
-    see(DrillPhase::kParked);
+    on_phase(DrillPhase::kParked);
   } else if (kind == kind_of<membership::Accept>()) {
-    see(DrillPhase::kAccept);
+    on_phase(DrillPhase::kAccept);
   } else if (kind == kind_of<membership::Accepted>()) {
-    see(DrillPhase::kAccepted);
+    on_phase(DrillPhase::kAccepted);
   } else if (kind == kind_of<membership::Chosen>()) {
-    see(DrillPhase::kChosen);
+    on_phase(DrillPhase::kChosen);
   }
 }
 
-void DrillRun::see(DrillPhase phase) {
+void DrillRun::on_phase(DrillPhase phase) {
   for (std::size_t i = 0; i < armed_.size(); ++i) {
     Armed& armed = armed_[i];
-    if (armed.is_armed && !armed.has_come && world_.troubles[i].phase == phase &&
+    if (armed.is_armed && !armed.has_begun && world_.troubles[i].phase == phase &&
         ++armed.seen >= world_.troubles[i].nth) {
-      armed.has_come = true;
+      armed.has_begun = true;
       due_.push_back(i);
     }
   }
@@ -297,7 +387,7 @@ void DrillRun::arrive(DrillPacket packet) {
   if (packet.is_close) {
     net_.disconnect(packet.from, to);
   }
-  if (!processes_[to].lives) {
+  if (!processes_[to].is_alive) {
     return;
   }
   if (packet.is_close) {
@@ -309,13 +399,13 @@ void DrillRun::arrive(DrillPacket packet) {
   pump(to);
 }
 
-void DrillRun::touch(ProcessIndex a, ProcessIndex b) {
-  if (!processes_[a].lives || !processes_[b].lives || net_.is_connected(a, b)) {
+void DrillRun::reconnect(ProcessIndex a, ProcessIndex b) {
+  if (!processes_[a].is_alive || !processes_[b].is_alive || net_.is_connected(a, b)) {
     return;
   }
   if (net_.is_cut(a, b) || processes_[a].is_paused || processes_[b].is_paused) {
-    touches_.emplace_back(a, b);
-    schedule(queue_.now() + base::milliseconds(500), Kind::kTouch, touches_.size() - 1);
+    reconnects_.emplace_back(a, b);
+    schedule(queue_.now() + base::milliseconds(500), Kind::kReconnect, reconnects_.size() - 1);
     return;
   }
   net_.connect(a, b);
@@ -326,27 +416,27 @@ void DrillRun::touch(ProcessIndex a, ProcessIndex b) {
 }
 
 // Both ends notice, and try to reconnect until it works.
-void DrillRun::separate(ProcessIndex a, ProcessIndex b, membership::LossCause cause) {
+void DrillRun::break_connection(ProcessIndex a, ProcessIndex b, membership::LossCause cause) {
   if (!net_.is_connected(a, b)) {
     return;
   }
   net_.disconnect(a, b);
   for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
-    if (processes_[one].lives) {
+    if (processes_[one].is_alive) {
       processes_[one].member->on_lost(id_of(other), cause, queue_.now());
       pump(one);
     }
   }
-  touches_.emplace_back(a, b);
-  schedule(queue_.now() + base::milliseconds(200) + net_.draw_delay(), Kind::kTouch,
-           touches_.size() - 1);
+  reconnects_.emplace_back(a, b);
+  schedule(queue_.now() + base::milliseconds(200) + net_.draw_delay(), Kind::kReconnect,
+           reconnects_.size() - 1);
 }
 
 void DrillRun::end(ProcessIndex process, ProcessEnd how, const std::string& why) {
-  if (!processes_[process].lives) {
+  if (!processes_[process].is_alive) {
     return;
   }
-  processes_[process].lives = false;
+  processes_[process].is_alive = false;
   --living_;
   record_.processes[process].end = how;
   record_.processes[process].why = why;

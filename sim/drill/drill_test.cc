@@ -17,7 +17,7 @@ TEST(Drill, WorldsHoldWhatMustHold) {
     survived += must_survive(result.world, result.record) ? 1 : 0;
     decisions += result.record.decisions.size();
   }
-  EXPECT_GT(survived, 60U);  // guards against a judge that lets all jobs die
+  EXPECT_GT(survived, 60U);  // guards against a check that lets all jobs die
   EXPECT_GT(decisions, 200U);
 }
 
@@ -75,7 +75,7 @@ TEST_F(DrillChecks, SeeOnesThatWentOnInAnEpochThatIsOver) {
 
 TEST_F(DrillChecks, SeeThoseThatHangOrEndWithoutAWord) {
   record_.processes[1] = {
-      .end = ProcessEnd::kLives, .why = "rank 2 to end its step", .is_affected = true};
+      .end = ProcessEnd::kAlive, .why = "rank 2 to end its step", .is_affected = true};
   EXPECT_TRUE(says("process 2 hangs: it waits for rank 2 to end its step"));
   record_.processes[1] = {.end = ProcessEnd::kDismissed, .why = "", .is_affected = true};
   EXPECT_TRUE(says("process 2 ended without a word"));

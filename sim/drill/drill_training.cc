@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/drill/drill_training.h"
+#include "sim/drill/drill_run.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ membership::Handle DrillTraining::first_handle(ProcessIndex process) {
   return app.handle;
 }
 
-void DrillTraining::found(ProcessIndex process, const membership::View& view) {
+void DrillTraining::start_founder(ProcessIndex process, const membership::View& view) {
   App& app = apps_[process];
   app.decision.view = view;
   if (view.rank_of(id_of(process))) {
@@ -58,8 +58,8 @@ base::Duration DrillTraining::vary(base::Duration around) {
                                                   (0.8 + 0.4 * random_.next_unit())));
 }
 
-void DrillTraining::wrong(std::string sentence) {
-  record_.wrongs.push_back(std::move(sentence));
+void DrillTraining::report_violation(std::string sentence) {
+  record_.violations.push_back(std::move(sentence));
 }
 
 std::uint64_t DrillTraining::next_state(std::uint64_t state, std::uint64_t step,
@@ -72,9 +72,9 @@ std::uint64_t DrillTraining::next_state(std::uint64_t state, std::uint64_t step,
 
 void DrillTraining::on_event(ProcessIndex process, const membership::Event& event) {
   if (const auto* interrupt = std::get_if<membership::Interrupt>(&event)) {
-    take(process, *interrupt);
+    on_interrupt(process, *interrupt);
   } else if (const auto* decided = std::get_if<membership::Decided>(&event)) {
-    take(process, decided->decision);
+    on_decision(process, decided->decision);
   } else if (const auto* found = std::get_if<membership::StragglerFound>(&event)) {
     const bool is_new = stragglers_.emplace(apps_[process].epoch, found->rank).second;
     record_.stragglers += is_new ? 1 : 0;
@@ -82,11 +82,11 @@ void DrillTraining::on_event(ProcessIndex process, const membership::Event& even
   }
 }
 
-void DrillTraining::take(ProcessIndex process, const membership::Interrupt& interrupt) {
+void DrillTraining::on_interrupt(ProcessIndex process, const membership::Interrupt& interrupt) {
   App& app = apps_[process];
   if (app.stage == Stage::kStandby || app.stage == Stage::kParked || interrupt.epoch != app.epoch) {
-    wrong(fmt::format("process {} is interrupted in epoch {} although it stands still", process + 1,
-                      interrupt.epoch));
+    report_violation(fmt::format("process {} is interrupted in epoch {} although it stands still",
+                                 process + 1, interrupt.epoch));
     return;
   }
   if (interrupt.at_step) {
@@ -100,20 +100,20 @@ void DrillTraining::take(ProcessIndex process, const membership::Interrupt& inte
   }
 }
 
-void DrillTraining::take(ProcessIndex process, const membership::Decision& decision) {
+void DrillTraining::on_decision(ProcessIndex process, const membership::Decision& decision) {
   App& app = apps_[process];
   const auto [known, is_first] = record_.decisions.try_emplace(decision.view.epoch, decision);
   if (!is_first && !(known->second == decision)) {
-    wrong(fmt::format("epoch {} was decided twice", decision.view.epoch));
+    report_violation(fmt::format("epoch {} was decided twice", decision.view.epoch));
   }
   if (decision.outcome == membership::Outcome::kEnds) {
     return;
   }
-  host_.see(DrillPhase::kDecided);
+  host_.on_phase(DrillPhase::kDecided);
   const auto rank = decision.view.rank_of(id_of(process));
   if (rank && decision.handles[*rank] != app.handle) {
-    wrong(fmt::format("epoch {} has another handle of process {} than it gave", decision.view.epoch,
-                      process + 1));
+    report_violation(fmt::format("epoch {} has another handle of process {} than it gave",
+                                 decision.view.epoch, process + 1));
   }
   app.epoch = decision.view.epoch;
   app.decision = decision;
@@ -127,8 +127,8 @@ void DrillTraining::take(ProcessIndex process, const membership::Decision& decis
   const bool has_step = app.has_state && app.step == decision.step;
   const bool is_source = std::ranges::find(decision.sources, *rank) != decision.sources.end();
   if (has_step != is_source) {
-    wrong(fmt::format("epoch {} is wrong about whether rank {} has step {}", decision.view.epoch,
-                      *rank, decision.step));
+    report_violation(fmt::format("epoch {} is wrong about whether rank {} has step {}",
+                                 decision.view.epoch, *rank, decision.step));
   }
   enter(process, Stage::kConnecting);
   start(process, vary(world_.connect), Timer::kStage);
@@ -163,7 +163,7 @@ void DrillTraining::on_stage_over(ProcessIndex process) {
         app.has_state = app.has_state && !world_.overwrites;
         enter(process, Stage::kFetching);
         start(process, vary(world_.fetch), Timer::kStage);
-        host_.see(DrillPhase::kFetching);
+        host_.on_phase(DrillPhase::kFetching);
       }
       break;
     case Stage::kFetching:
@@ -205,7 +205,7 @@ void DrillTraining::fetch(ProcessIndex process) {
   const std::uint32_t rank = decision.sources[(process + app.tries++) % decision.sources.size()];
   const ProcessIndex from = process_of(decision.view.ranks[rank]);
   const App& source = apps_[from];
-  const bool is_there = host_.lives(from) && !host_.is_cut(process, from) &&
+  const bool is_there = host_.is_alive(from) && !host_.is_cut(process, from) &&
                         source.epoch == app.epoch && source.stage != Stage::kStopping &&
                         source.stage != Stage::kParked;
   if (!is_there) {
@@ -213,8 +213,8 @@ void DrillTraining::fetch(ProcessIndex process) {
     return;
   }
   if (!source.has_state || source.step != decision.step) {
-    wrong(fmt::format("rank {} is a source of step {} in epoch {}, but has step {}", rank,
-                      decision.step, app.epoch, source.step));
+    report_violation(fmt::format("rank {} is a source of step {} in epoch {}, but has step {}",
+                                 rank, decision.step, app.epoch, source.step));
   }
   app.has_state = true;
   app.step = source.step;
@@ -235,7 +235,7 @@ void DrillTraining::contribute(ProcessIndex process) {
   App& app = apps_[process];
   enter(process, Stage::kReducing);
   if (app.epoch > 1) {
-    host_.see(DrillPhase::kFirstStep);
+    host_.on_phase(DrillPhase::kFirstStep);
     if (change_since_) {
       record_.longest_change = std::max(record_.longest_change, host_.now() - *change_since_);
       change_since_.reset();
@@ -248,26 +248,26 @@ void DrillTraining::contribute(ProcessIndex process) {
   }
   latest_step_ = std::max(latest_step_, app.step + 1);
   if (sum.state != app.state) {
-    wrong(fmt::format("process {} takes part in step {} of epoch {} with another state",
-                      process + 1, app.step, app.epoch));
+    report_violation(fmt::format("process {} takes part in step {} of epoch {} with another state",
+                                 process + 1, app.step, app.epoch));
   }
   if (!app.decision.view.rank_of(id_of(process)) ||
       std::ranges::find(sum.parts, process) != sum.parts.end()) {
-    wrong(fmt::format("process {} is not to take part in step {} of epoch {}", process + 1,
-                      app.step, app.epoch));
+    report_violation(fmt::format("process {} is not to take part in step {} of epoch {}",
+                                 process + 1, app.step, app.epoch));
   }
   sum.parts.push_back(process);
   start(process, vary(world_.data_limit), Timer::kDataCheck);
   if (sum.parts.size() == app.decision.view.ranks.size()) {
-    hand_out(sum, app);
+    distribute(sum, app);
   }
 }
 
 // All parts have been sent. Parts of dead ranks may get lost, and parts across a cut do.
-void DrillTraining::hand_out(const Sum& sum, const App& of) {
+void DrillTraining::distribute(const Sum& sum, const App& of) {
   std::vector<ProcessIndex> dead;
   std::ranges::copy_if(sum.parts, std::back_inserter(dead),
-                       [this](ProcessIndex part) { return !host_.lives(part); });
+                       [this](ProcessIndex part) { return !host_.is_alive(part); });
   const std::uint64_t step = of.step;
   for (const ProcessIndex rank : sum.parts) {
     const App& app = apps_[rank];
@@ -277,7 +277,7 @@ void DrillTraining::hand_out(const Sum& sum, const App& of) {
                             [this](ProcessIndex) { return random_.next_unit() < kPartLost; }) ||
         std::ranges::any_of(sum.parts,
                             [this, rank](ProcessIndex part) { return host_.is_cut(rank, part); });
-    if (waits && !lacks && host_.lives(rank)) {
+    if (waits && !lacks && host_.is_alive(rank)) {
       start(rank, host_.draw_delay(), Timer::kCompletion);
     }
   }
@@ -299,7 +299,7 @@ void DrillTraining::check_data(ProcessIndex process) {
   const App& app = apps_[process];
   const auto& ranks = app.decision.view.ranks;
   const auto missing = std::ranges::find_if(ranks, [&](membership::MemberId rank) {
-    return !host_.lives(process_of(rank)) || host_.is_cut(process, process_of(rank));
+    return !host_.is_alive(process_of(rank)) || host_.is_cut(process, process_of(rank));
   });
   if (missing == ranks.end()) {
     // All ranks are in reach again: the parts that a cut held arrive.
@@ -320,7 +320,7 @@ void DrillTraining::check_end() {
   const bool differs = std::ranges::any_of(
       final_states_, [state](std::uint64_t final_state) { return final_state != state; });
   if (differs && !world_.config.size.may_shrink && record_.grown == 0) {
-    wrong("the job ended with another state than an undisturbed one");
+    report_violation("the job ended with another state than an undisturbed one");
   }
 }
 

@@ -14,7 +14,7 @@ const membership::View& DrillRun::latest_view() const {
 std::vector<ProcessIndex> DrillRun::living(const std::vector<membership::MemberId>& members) const {
   std::vector<ProcessIndex> found;
   for (const membership::MemberId member : members) {
-    if (processes_[process_of(member)].lives) {
+    if (processes_[process_of(member)].is_alive) {
       found.push_back(process_of(member));
     }
   }
@@ -33,7 +33,7 @@ std::vector<ProcessIndex> DrillRun::victims_of(const Trouble& trouble) const {
   std::vector<ProcessIndex> from = all;
   switch (trouble.victim) {
     case Victim::kDriver:
-      from = driver_ && processes_[*driver_].lives ? std::vector{*driver_} : ranks;
+      from = driver_ && processes_[*driver_].is_alive ? std::vector{*driver_} : ranks;
       break;
     case Victim::kJoiner:
       from = joiners.empty() ? standbys : joiners;
@@ -74,7 +74,7 @@ void DrillRun::affect(const std::vector<ProcessIndex>& victims) {
   }
 }
 
-void DrillRun::come(std::size_t index) {
+void DrillRun::begin_trouble(std::size_t index) {
   const Trouble& trouble = world_.troubles[index];
   if (trouble.kind == TroubleKind::kJoin) {
     join();
@@ -147,7 +147,7 @@ void DrillRun::begin_cut(std::size_t index, std::size_t cut) {
     schedule(queue_.now() + world_.tcp_limit, Kind::kBreak, index);
   }
   if (trouble.lasts != base::Duration()) {
-    schedule(queue_.now() + trouble.lasts, Kind::kRelief, index);
+    schedule(queue_.now() + trouble.lasts, Kind::kTroubleEnd, index);
   }
 }
 
@@ -163,7 +163,7 @@ void DrillRun::cut_pair(std::size_t index, ProcessIndex first) {
   begin_cut(index, net_.cut(part_of({first}), part_of({second})));
 }
 
-void DrillRun::pass(std::size_t trouble) {
+void DrillRun::end_trouble(std::size_t trouble) {
   for (DrillPacket& packet : net_.heal(*armed_[trouble].cut)) {
     if (processes_[packet.to].is_paused) {
       post(std::move(packet));
@@ -179,7 +179,7 @@ void DrillRun::break_cut(std::size_t trouble, membership::LossCause cause) {
     return;
   }
   for (const auto& [a, b] : net_.pairs_of(*armed_[trouble].cut)) {
-    separate(a, b, cause);
+    break_connection(a, b, cause);
   }
 }
 
@@ -224,13 +224,13 @@ void DrillRun::join() {
   Process& process = processes_[newcomer];
   process.member = std::make_unique<membership::Member>(
       world_.config, id_of(newcomer), std::nullopt, training_.first_handle(newcomer), queue_.now());
-  process.lives = true;
+  process.is_alive = true;
   ++living_;
-  record_.processes[newcomer].end = ProcessEnd::kLives;
+  record_.processes[newcomer].end = ProcessEnd::kAlive;
   schedule(process.member->next_timeout(), Kind::kTimeout, newcomer);
   for (ProcessIndex other = 0; other < processes_.size(); ++other) {
-    if (other != newcomer && processes_[other].lives) {
-      touch(newcomer, other);
+    if (other != newcomer && processes_[other].is_alive) {
+      reconnect(newcomer, other);
     }
   }
 }

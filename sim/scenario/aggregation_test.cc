@@ -11,6 +11,8 @@
 namespace spillway::scenario {
 namespace {
 
+// ------------------------------------------------------------------ switches that add
+
 constexpr std::string_view kRacks = "topology leaf-spine hosts=4 leaves=2 spines=1\n";
 
 std::string error_of(std::string_view lines) {
@@ -95,6 +97,44 @@ TEST(Aggregation, ARestartIsAFaultOfASwitch) {
   EXPECT_EQ(scenario.faults[0].kind, FaultKind::kRestart);
   EXPECT_EQ(scenario.faults[0].switch_name, "leaf0");
   EXPECT_EQ(scenario.faults[0].from, base::Instant(base::milliseconds(3)));
+}
+
+// ------------------------------------------------------------------ training jobs
+
+base::Result<Scenario> parse_line(const std::string& keys) {
+  return parse_scenario("training " + keys + "\n");
+}
+
+TEST(Training, OneValueIsForAllLayersAListForEach) {
+  const Scenario scenario =
+      parse_line("name=vgg workers=8 servers=1 bytes=64k,1MB,4MB forward=100us steps=3").value();
+  ASSERT_EQ(scenario.trainings.size(), 1U);
+  const Training& vgg = scenario.trainings[0];
+  EXPECT_EQ(vgg.name, "vgg");
+  EXPECT_EQ(vgg.hosts(), 9U);
+  ASSERT_EQ(vgg.layers.size(), 3U);
+  EXPECT_EQ(vgg.layers[2].bytes, base::bytes(4'000'000));
+  EXPECT_EQ(vgg.layers[0].forward, base::microseconds(100));
+  EXPECT_EQ(vgg.layers[2].forward, base::microseconds(100));
+  EXPECT_EQ(parse_line("layers=5 bytes=1MB").value().trainings[0].layers.size(), 5U);
+}
+
+TEST(Training, UnnamedOnesAreNumbered) {
+  const Scenario scenario = parse_scenario("training workers=2\ntraining workers=3\n").value();
+  EXPECT_EQ(scenario.trainings[1].name, "training2");
+}
+
+TEST(Training, SaysWhatIsWrong) {
+  const auto message = [](const std::string& keys) {
+    const base::Result<Scenario> scenario = parse_line(keys);
+    return scenario.ok() ? std::string() : scenario.status().message();
+  };
+  EXPECT_NE(message("layers=3 bytes=1MB,2MB").find("a list of 2 for 3 layers"), std::string::npos);
+  EXPECT_NE(message("bytes=1MB,x").find("line 1"), std::string::npos);
+  EXPECT_NE(message("bytes=2").find("4 bytes to 1GiB"), std::string::npos);
+  EXPECT_NE(message("workers=1").find("2 to 128"), std::string::npos) << message("workers=1");
+  EXPECT_NE(message("workers=100 servers=60").find("at most 128"), std::string::npos);
+  EXPECT_NE(message("codec=levels bits=5").find("2, 3, 4 or 8"), std::string::npos);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <optional>
 
-#include "base/units_text.h"
+#include "base/text.h"
 
 namespace spillway::scenario {
 namespace {

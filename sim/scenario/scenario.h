@@ -37,11 +37,8 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "sim/scenario/aggregation.h"
-#include "sim/scenario/fault.h"
 #include "sim/scenario/job.h"
-#include "sim/scenario/tenant.h"
 #include "sim/scenario/topology.h"
-#include "sim/scenario/training.h"
 #include "switch/dataplane/port_config.h"
 
 namespace spillway::scenario {
@@ -65,7 +62,7 @@ struct TopologyOptions {
   std::string file_text;  // the contents of `file`, filled in by the caller
 };
 
-// A `port` line, uninterpreted; fabric/port_attachments.h says what it means.
+// A `port` line, uninterpreted; fabric/port.h says what it means.
 struct PortLine {
   std::string place;  // for messages: "line 4"
   std::string host;
@@ -94,5 +91,17 @@ base::Result<Scenario> parse_scenario(std::string_view text,
 // The network of the scenario's `topology`, `switch` and `aggregate` lines. The caller must have
 // filled in `file_text` for a topology from a file.
 base::Result<Topology> build_topology(const Scenario& scenario);
+
+// The same network with time slowed down. Rates are divided by a factor; delays, leases, tenants'
+// bursts and the times of faults are multiplied by it. Queues keep their bytes. The dimensionless
+// numbers of a network stay the same: the bandwidth-delay product in packets, queues over that
+// product, bursts over round trips. Pure.
+
+// False for a topology from a file: its links have their own rates.
+bool can_be_dilated(const Scenario& scenario);
+
+// A `factor` of 2 makes the network half as fast. Jobs and trainings stay as they are; labs do not
+// run them.
+Scenario dilated(Scenario scenario, double factor);
 
 }  // namespace spillway::scenario

@@ -5,21 +5,25 @@
 // switch ends; hosts' ends queue nothing. A directed link is named by its ends: "host3->leaf0",
 // "leaf0->spine1". From the second on, parallel links append a number: "leaf0->spine1#2".
 //
-// Builders and the text reader (topology_text.h) return a topology that validate() accepts, or an
+// Builders and the text reader return a topology that validate() accepts, or an
 // error that says what to change. Every host has exactly one link and every host reaches every
 // other. At most 65,536 hosts, as many switches and a million links.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "base/units.h"
 #include "sim/scenario/aggregation.h"
 #include "switch/dataplane/port_config.h"
+#include "transport/message.h"
 
 namespace spillway::scenario {
+
+// ------------------------------------------------------------------ networks
 
 using HostId = std::uint32_t;
 using NodeId = std::uint32_t;  // a host's is its HostId; switches follow
@@ -105,5 +109,73 @@ struct FatTreeOptions {
   base::Duration delay = base::microseconds(1);
 };
 base::Result<Topology> fat_tree(const FatTreeOptions& options);
+
+// Topologies from text: one item per line, `#` begins a comment.
+//
+//   switch NAME
+//   host NAME
+//   link A B rate=100gbit delay=1us [buffer=256k]
+//
+// Names must be declared before a link uses them; hosts are numbered in order of appearance.
+// `buffer` limits each data queue of the link's switch ports. Errors name the line.
+
+base::Result<Topology> parse_topology(std::string_view text);
+
+// ------------------------------------------------------------------ faults
+
+// Faults of a network, as data. A link fault affects one direction of one link and acts on every
+// packet sent from `from` until `until`. Host faults affect one host, switch faults one switch.
+//
+//   kLoss       each packet is lost with probability `share`
+//   kBursty     Gilbert-Elliott: `share` lost on average, in bursts of `burst_packets` on average;
+//               a pause of four times their length ends a burst
+//   kGray       as kLoss, on a link that routing keeps using: nobody is told; share may be 1
+//   kDown       everything is lost; the switch at the link's start avoids it where it has another
+//               equally short path
+//   kDuplicate  each packet arrives twice with probability `share`
+//   kReorder    each packet is held up to `delay` more with probability `share`
+//   kCorrupt    each packet has, with probability `share`, 1 to 8 bits flipped or its corrupt flag
+//               set
+//   kHostDeath  the host neither sends nor receives after `from`
+//   kClockSkew  the host's clock runs `skew_ppm` fast (slow if negative) and `delay` ahead, all the
+//               time; `from` stays zero
+//   kRestart    the switch forgets, at `from`, all sums it holds and all ranks it knows; packets in
+//               its queues are not touched
+//
+// Each fault draws from its own random stream, keyed by the network's seed and the link.
+
+enum class FaultKind : std::uint8_t {
+  kLoss,
+  kBursty,
+  kGray,
+  kDown,
+  kDuplicate,
+  kReorder,
+  kCorrupt,
+  kHostDeath,
+  kClockSkew,
+  kRestart
+};
+
+inline constexpr HostId kNoHost = UINT32_MAX;
+
+struct Fault {
+  FaultKind kind = FaultKind::kLoss;
+  std::string link{};         // as topology.h names it: "leaf0->spine1"; for link faults
+  HostId host = kNoHost;      // for host faults
+  std::string switch_name{};  // for switch faults
+  base::Instant from{};
+  base::Instant until = transport::kNever;
+  double share = 1.0;
+  double burst_packets = 10.0;
+  base::Duration delay{};
+  double skew_ppm = 0.0;
+};
+
+bool is_host_fault(FaultKind kind);
+bool is_switch_fault(FaultKind kind);
+
+// Names the first invalid field; does not look names up.
+base::Status validate(const Fault& fault);
 
 }  // namespace spillway::scenario

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/scenario/topology_text.h"
-
 namespace spillway::scenario {
 namespace {
 

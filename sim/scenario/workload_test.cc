@@ -7,8 +7,6 @@
 #include <set>
 #include <tuple>
 
-#include "sim/scenario/parameter_server.h"
-
 namespace spillway::scenario {
 namespace {
 

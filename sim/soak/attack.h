@@ -14,13 +14,56 @@
 #include <optional>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/random.h"
-#include "sim/host_stack.h"
-#include "sim/soak/forgery.h"
+#include "sim/host.h"
 #include "sim/soak/world.h"
 #include "sim/stacks/spillway_stack.h"
+#include "wire/control_packet.h"
+#include "wire/packet_auth.h"
 
 namespace spillway::sim {
+
+// Forgeries that an attacker makes of recorded packets. A forgery is as good as possible without
+// the keys: its header looks genuine, so that the packet reaches the check that must refuse it.
+//
+// Pure functions on whole packets as sent. Packets carry only the low bits of their numbers.
+
+using PacketBytes = std::vector<std::uint8_t>;
+
+enum class Attack : std::uint8_t {
+  kReplay,      // a recorded packet
+  kCut,         // a prefix of one
+  kFlip,        // one with bits flipped
+  kNoise,       // random bytes, perhaps after the first bytes of one
+  kRedirect,    // one sent to a rank that it is not for
+  kReaddress,   // one that claims another destination or source
+  kReflect,     // one sent back to its sender, as if it were the answer
+  kPush,        // one with a number far ahead
+  kOtherRun,    // one of another run of the job
+  kOtherEpoch,  // one of another epoch of this run
+  kLeave,       // made up: a rank's application has aborted
+  kEnd,         // made up: a message is over, or has not begun
+};
+inline constexpr std::size_t kAttacks = 12;
+
+// The source and destination in a packet's header.
+struct PacketEnds {
+  std::uint16_t source = 0;
+  std::uint16_t destination = 0;
+};
+PacketEnds ends_of(base::ByteView packet);
+void set_ends(PacketBytes& packet, const PacketEnds& ends);
+void set_epoch(PacketBytes& packet, std::uint64_t epoch);
+// Adds to a data packet's number, or a control packet's sequence.
+void push_number(PacketBytes& packet, std::uint32_t by);
+
+// The length of the prefix that must arrive unchanged for any of the packet to be trusted.
+std::size_t trusted_end(base::ByteView packet);
+
+// The same packet with the checks that these keys give; its full number is the one nearest to
+// `near`.
+PacketBytes resealed(base::ByteView packet, const wire::PacketAuth& auth, std::uint64_t near);
 
 struct AttackLabel {
   Attack attack = Attack::kReplay;
@@ -64,7 +107,6 @@ class AttackStack final : public HostStack {
   };
   static constexpr std::size_t kRecordings = 64;
 
-  Attack choose(const Recording& recording);
   std::optional<Forged> make(Attack attack, const Recording& recording);
   Forged replay(const Recording& recording);
   Forged cut(const Recording& recording);
@@ -76,7 +118,7 @@ class AttackStack final : public HostStack {
   Forged push(const Recording& recording);
   Forged of_other_run(const Recording& recording);
   Forged of_other_epoch(const Recording& recording);
-  Forged make_up(const Recording& recording, Attack attack);
+  Forged forge_control(const Recording& recording, Attack attack);
 
   HostId victim_of(const Recording& recording) const;
   std::optional<HostId> other_victim(const Recording& recording);

@@ -13,12 +13,147 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "sim/network.h"
+#include "sim/scenario/topology.h"
+#include "sim/soak/world.h"
 #include "sim/stacks/collective_stack.h"
 
 namespace spillway::sim {
+
+// ------------------------------------------------------------------ worlds
+
 namespace {
 
-using collective::SumCode;
+using collective::Algorithm;
+using collective::Codec;
+using collective::Tolerance;
+
+constexpr base::Duration kCodePatience = base::seconds(60);
+
+class CodeWorldBuilder {
+ public:
+  explicit CodeWorldBuilder(std::uint64_t seed) : draw_(seed) { world_.seed = seed; }
+
+  CodeWorld build() {
+    world_.ranks = static_cast<std::uint16_t>(draw_.between(2, 6));
+    world_.text =
+        OrderedText{"seed {}\n{}{}", world_.seed,
+                    draw_small_topology(draw_, world_.ranks, world_.ranks < 3 || draw_.chance(0.6)),
+                    draw_small_switch(draw_)}
+            .text;
+    draw_faults();
+    for (std::uint64_t left = draw_.between(1, 3); left > 0; --left) {
+      world_.tensors.push_back({.count = draw_.magnitude(16, 20'000),
+                                .nonzero = draw_.pick({1.0, 0.3, 0.02}),
+                                .has_name = draw_.chance(0.8)});
+    }
+    for (std::uint64_t left = draw_.between(3, 10); left > 0; --left) {
+      world_.calls.push_back(draw_call());
+    }
+    if (draw_.chance(0.3)) {
+      world_.abort =
+          CodeAbort{.call = static_cast<std::uint32_t>(draw_.between(0, world_.calls.size() - 1)),
+                    .rank = any_rank(),
+                    .after = draw_.time(base::microseconds(1), base::milliseconds(2))};
+    }
+    world_.is_in_turn = draw_.chance(0.5);
+    world_.gap = draw_.time(base::microseconds(1), base::milliseconds(2));
+    world_.jitter = draw_.time(base::nanoseconds(100), base::milliseconds(5));
+    return world_;
+  }
+
+ private:
+  std::uint16_t any_rank() {
+    return static_cast<std::uint16_t>(draw_.between(0, world_.ranks - 1U));
+  }
+
+  void draw_faults() {
+    take();
+    const base::Result<scenario::Topology> topology = scenario::build_topology(world_.scenario);
+    SPILLWAY_CHECK(topology.ok());
+    SoakFaults faults(draw_, *topology, base::milliseconds(5), base::milliseconds(10));
+    world_.text += survivable_faults(faults.draw());
+    take();
+    world_.limit = faults.over() - base::Instant() + kCodePatience;
+  }
+
+  void take() {
+    base::Result<scenario::Scenario> parsed = scenario::parse_scenario(world_.text);
+    SPILLWAY_CHECK(parsed.ok());
+    world_.scenario = std::move(parsed).value();
+  }
+
+  CodeCall draw_call() {
+    CodeCall call{.tensor =
+                      static_cast<std::uint32_t>(draw_.between(0, world_.tensors.size() - 1))};
+    if (draw_.chance(0.15)) {
+      return call;
+    }
+    // At least half of these calls use codes that depend on what ranks remember.
+    const bool remembers = draw_.chance(0.5);
+    const auto codec = static_cast<Codec>(draw_.between(
+        remembers ? static_cast<unsigned>(Codec::kEntropy) : 0, collective::kCodecs - 1));
+    const bool is_whole = collective::uses_entropy(codec);
+    Tolerance tolerance{.codec = codec,
+                        .precision = codec == Codec::kLevels
+                                         ? draw_.pick<std::uint8_t>({2, 3, 4, 8})
+                                         : draw_.pick<std::uint8_t>({4, 8, 12, 16}),
+                        .loss_bound_ppm = is_whole ? 0U : draw_.pick<std::uint32_t>({0, 10'000})};
+    tolerance.predicts_scale =
+        codec != Codec::kPlanes && world_.tensors[call.tensor].has_name && draw_.chance(0.3);
+    call.tolerance = tolerance;
+    if (is_whole) {
+      call.algorithm = draw_.pick({Algorithm::kAutomatic, Algorithm::kDirect, Algorithm::kRing});
+    }
+    // Other codes predict their scale from shared memory: no rank could detect a forgetful one.
+    if (is_whole && world_.tensors[call.tensor].has_name && draw_.chance(0.2)) {
+      call.forgetful = any_rank();
+    }
+    return call;
+  }
+
+  SoakDraw draw_;
+  CodeWorld world_;
+};
+
+}  // namespace
+
+CodeWorld draw_code_world(std::uint64_t seed) {
+  return CodeWorldBuilder(seed).build();
+}
+
+std::string describe(const CodeWorld& world) {
+  std::string text = fmt::format(
+      "# world of codes {}\n{}# {} ranks, calls {}, up to {} later\n", world.seed, world.text,
+      world.ranks, world.is_in_turn ? "one after the other" : as_text(world.gap) + " apart",
+      as_text(world.jitter));
+  for (const CodeCall& call : world.calls) {
+    const CodeTensor& tensor = world.tensors[call.tensor];
+    text += fmt::format("# tensor {}{} of {} values, {} not zero: ", call.tensor,
+                        tensor.has_name ? "" : " (no name)", tensor.count, tensor.nonzero);
+    text +=
+        call.tolerance
+            ? fmt::format(
+                  "{} at {} bits, bound {} ppm{}, {}{}",
+                  collective::codec_name(call.tolerance->codec), call.tolerance->precision,
+                  call.tolerance->loss_bound_ppm,
+                  call.tolerance->predicts_scale ? ", predicted scale" : "",
+                  collective::algorithm_name(call.algorithm),
+                  call.forgetful ? fmt::format(", rank {} has forgotten it", *call.forgetful) : "")
+            : "exact";
+    text += '\n';
+  }
+  if (world.abort) {
+    text += fmt::format("# rank {} gives up in call {}, {} after it began\n", world.abort->rank,
+                        world.abort->call, as_text(world.abort->after));
+  }
+  return text;
+}
+
+// ------------------------------------------------------------------ running a world
+
+namespace {
+
+using collective::Codec;
 
 // Longer than any fault, so that no peer is given up.
 constexpr base::Duration kCodePeerTimeout = base::seconds(100);
@@ -164,7 +299,7 @@ class CodeSoak {
 
   void finish() {
     for (auto& [name, call] : calls_) {
-      record_.tables += call.report.coded.tables();
+      record_.tables += call.report.entropy.tables();
       record_.given_up += call.is_over && !call.status.ok() ? 1 : 0;
       record_.calls.push_back(std::move(call));
     }
@@ -212,12 +347,12 @@ CallTruth truth_of(const CodeWorld& world, std::uint32_t call) {
   return truth;
 }
 
-class CodeJudge {
+class CodeChecker {
  public:
-  CodeJudge(const CodeWorld& world, const CodeSoakRecord& record)
+  CodeChecker(const CodeWorld& world, const CodeSoakRecord& record)
       : world_(world), record_(record) {}
 
-  std::vector<std::string> judge() && {
+  std::vector<std::string> check() && {
     GoodCalls first_good;
     for (const CodeRecord& call : record_.calls) {
       check_end(call);
@@ -290,12 +425,12 @@ class CodeJudge {
       return 1e-5 * truth.largest;
     }
     const bool is_plain =
-        collective::is_coded(plan.tolerance->code) && !world_.tensors[plan.tensor].has_name;
+        collective::uses_entropy(plan.tolerance->codec) && !world_.tensors[plan.tensor].has_name;
     return is_plain ? 1.001 * unit_of(plan, truth) : HUGE_VAL;
   }
 
   // Coded calls of a named tensor, one at a time: all that remains owed after a call is the
-  // rounding of that call. (Of overlapping calls, only one has error feedback.)
+  // rounding of that call. (Only one of overlapping calls has error feedback.)
   void check_owed(const GoodCalls& calls) {
     for (std::uint32_t tensor = 0; tensor < world_.tensors.size(); ++tensor) {
       if (is_accounted_for(tensor)) {
@@ -308,7 +443,7 @@ class CodeJudge {
     return world_.tensors[tensor].has_name && world_.is_in_turn &&
            std::ranges::none_of(world_.calls, [&](const CodeCall& call) {
              return call.tensor == tensor && call.tolerance &&
-                    (!collective::is_coded(call.tolerance->code) ||
+                    (!collective::uses_entropy(call.tolerance->codec) ||
                      call.tolerance->predicts_scale || call.forgetful);
            });
   }
@@ -321,7 +456,7 @@ class CodeJudge {
       if (plan.tensor != tensor || !plan.tolerance) {
         continue;
       }
-      if (call->report.coded.sketch.unrecovered > 0) {
+      if (call->report.entropy.sketch.unrecovered > 0) {
         return;  // whole values are still owed
       }
       const CallTruth truth = truth_of(world_, call->call);
@@ -346,10 +481,10 @@ class CodeJudge {
         world_.tensors[plan.tensor].count < kEnoughValues) {
       return HUGE_VAL;
     }
-    switch (plan.tolerance->code) {
-      case SumCode::kPlanes:
+    switch (plan.tolerance->codec) {
+      case Codec::kPlanes:
         return plan.tolerance->precision >= 8 ? 0.1 : HUGE_VAL;
-      case SumCode::kBlocks:
+      case Codec::kBlocks:
         return 0.1;  // at most 1% of the parts are missing
       default:
         return HUGE_VAL;
@@ -381,7 +516,7 @@ std::vector<float> code_input(const CodeWorld& world, std::uint32_t call, std::u
 }
 
 std::vector<std::string> check_codes(const CodeWorld& world, const CodeSoakRecord& record) {
-  return CodeJudge(world, record).judge();
+  return CodeChecker(world, record).check();
 }
 
 CodeSoakResult run_code_world(std::uint64_t seed) {

@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "sim/network.h"
-#include "sim/soak/sum_stack.h"
 
 namespace spillway::sim {
 namespace {
@@ -243,11 +242,11 @@ class SumSoak {
 
 // ------------------------------------------------------------------ checks
 
-class SumJudge {
+class SumChecker {
  public:
-  SumJudge(const SumWorld& world, const SumSoakRecord& record) : world_(world), record_(record) {}
+  SumChecker(const SumWorld& world, const SumSoakRecord& record) : world_(world), record_(record) {}
 
-  std::vector<std::string> judge() && {
+  std::vector<std::string> check() && {
     for (const SumRecord& sum : record_.sums) {
       if (!sum.is_over) {
         fail(sum, "was not over in time");
@@ -336,7 +335,7 @@ std::uint64_t sum_part(const SumJobPlan& job, std::uint64_t operation, std::uint
 }
 
 std::vector<std::string> check_sums(const SumWorld& world, const SumSoakRecord& record) {
-  return SumJudge(world, record).judge();
+  return SumChecker(world, record).check();
 }
 
 SumSoakResult run_sum_world(std::uint64_t seed) {

@@ -231,7 +231,7 @@ TEST(CollectiveLevels, TakeLessTimeWhereUplinksAreThin) {
   Series levels(options, by_racks, 2);
   ASSERT_TRUE(direct.run());
   ASSERT_TRUE(levels.run());
-  EXPECT_EQ(levels.group().endings(0)[0].report.algorithm, collective::Algorithm::kLevels);
+  EXPECT_EQ(levels.group().endings(0)[0].report.algorithm, collective::Algorithm::kHierarchical);
   EXPECT_LT(levels.milliseconds(0, 2), 0.9 * direct.milliseconds(0, 2));
   for (std::uint16_t rank = 1; rank < kShareRanks; ++rank) {
     EXPECT_EQ(levels.output(rank), levels.output(0));

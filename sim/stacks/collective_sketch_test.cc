@@ -5,22 +5,22 @@
 
 #include <cmath>
 
-#include "sim/stacks/collective_coded_testing.h"
+#include "sim/stacks/collective_testing.h"
 
 namespace spillway::sim {
 namespace {
 
 using collective::Algorithm;
+using collective::Codec;
 using collective::SketchDelivery;
-using collective::SumCode;
 using collective::Tolerance;
 
 constexpr std::size_t kSketchRows = 3'000;
 constexpr std::size_t kSketchWidth = 16;
 constexpr std::size_t kSketchValues = kSketchRows * kSketchWidth;
 
-Tolerance by_sketch(std::uint64_t tensor, SumCode code = SumCode::kSketch) {
-  return {.code = code, .precision = 8, .loss_bound_ppm = 0, .feedback_tensor = tensor};
+Tolerance by_sketch(std::uint64_t tensor, Codec codec = Codec::kSketch) {
+  return {.codec = codec, .precision = 8, .loss_bound_ppm = 0, .feedback_tensor = tensor};
 }
 
 // Whole numbers of up to 127, which 8 bits hold without rounding.
@@ -64,7 +64,7 @@ void scale_by(float factor, std::vector<float>& values) {
 }
 
 const SketchDelivery& delivery_of(SimulatedGroup& group, std::uint16_t rank = 0) {
-  return group.endings(rank).back().report.coded.sketch;
+  return group.endings(rank).back().report.entropy.sketch;
 }
 
 class SketchAllReduce : public testing::TestWithParam<Algorithm> {};
@@ -75,9 +75,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, SketchAllReduce,
                          });
 
 TEST_P(SketchAllReduce, SumsAreThoseOfCodedNumbersInFewerBytes) {
-  SimulatedGroup group(coded_group_of(4));
+  SimulatedGroup group(entropy_group_of(4));
   Gradients gradients(4, kSketchValues, 1);
-  CodedSteps steps(group, gradients, GetParam());
+  EntropySteps steps(group, gradients, GetParam());
   std::uint64_t sketched = 0;
   std::uint64_t coded = 0;
   for (std::uint64_t step = 0; step < 8; ++step) {
@@ -93,7 +93,7 @@ TEST_P(SketchAllReduce, SumsAreThoseOfCodedNumbersInFewerBytes) {
       EXPECT_LT(delivery.predicted, kSketchValues / 10);
       EXPECT_GT(delivery.misses, 100U);
     }
-    steps.step({by_sketch(6, SumCode::kCoded)});
+    steps.step({by_sketch(6, Codec::kEntropy)});
     EXPECT_EQ(gradients.output[2], output);
     EXPECT_EQ(delivery_of(group).predicted, 0U);
     coded += step > 3 ? steps.bytes() : 0;
@@ -104,9 +104,9 @@ TEST_P(SketchAllReduce, SumsAreThoseOfCodedNumbersInFewerBytes) {
 // The values are denormal; the reciprocal of their unit is not a float.
 TEST_P(SketchAllReduce, TinyGradientsAreSummedAsPreciselyAsOthers) {
   constexpr float kTiny = 1e-41F;
-  SimulatedGroup group(coded_group_of(3));
+  SimulatedGroup group(entropy_group_of(3));
   Gradients gradients(3, kSketchValues, 1);
-  CodedSteps steps(group, gradients, GetParam());
+  EntropySteps steps(group, gradients, GetParam());
   for (std::uint64_t step = 0; step < 4; ++step) {
     draw_rows(gradients, step);
     for (std::vector<float>& input : gradients.input) {
@@ -121,9 +121,9 @@ TEST_P(SketchAllReduce, TinyGradientsAreSummedAsPreciselyAsOthers) {
 }
 
 TEST_P(SketchAllReduce, WhatItHasNoRoomForComesInTheNextStep) {
-  SimulatedGroup group(coded_group_of(3));
+  SimulatedGroup group(entropy_group_of(3));
   Gradients gradients(3, kSketchValues, 1);
-  CodedSteps steps(group, gradients, GetParam());
+  EntropySteps steps(group, gradients, GetParam());
   for (std::uint64_t step = 0; step < 4; ++step) {
     draw_rows(gradients, step, 1);
     steps.step({by_sketch(5)});
@@ -146,9 +146,9 @@ TEST_P(SketchAllReduce, WhatItHasNoRoomForComesInTheNextStep) {
 // A rank that uses another name for the tensor predicts something else. All ranks notice and send
 // this step densely.
 TEST_P(SketchAllReduce, WhoRemembersSomethingElseMakesTheStepDense) {
-  SimulatedGroup group(coded_group_of(3));
+  SimulatedGroup group(entropy_group_of(3));
   Gradients gradients(3, kSketchValues, 4);
-  CodedSteps steps(group, gradients, GetParam());
+  EntropySteps steps(group, gradients, GetParam());
   const std::vector<Tolerance> alike = {by_sketch(1)};
   const auto step_of = [&](const std::vector<Tolerance>& tolerances, std::uint64_t step) {
     draw_rows(gradients, step);
@@ -169,9 +169,9 @@ TEST_P(SketchAllReduce, WhoRemembersSomethingElseMakesTheStepDense) {
 }
 
 TEST_P(SketchAllReduce, TensorsWithoutANameAndWithoutZerosGoDensely) {
-  SimulatedGroup group(coded_group_of(3));
+  SimulatedGroup group(entropy_group_of(3));
   Gradients gradients(3, 20'000, 5);
-  CodedSteps steps(group, gradients, GetParam());
+  EntropySteps steps(group, gradients, GetParam());
   for (const std::uint64_t tensor : {0, 0, 7, 7, 7}) {
     steps.step({by_sketch(tensor)});
     EXPECT_EQ(delivery_of(group).predicted, 20'000U);
@@ -180,9 +180,9 @@ TEST_P(SketchAllReduce, TensorsWithoutANameAndWithoutZerosGoDensely) {
 }
 
 TEST_P(SketchAllReduce, WhatIsNotFiniteIsNanEverywhereAndTeachesNothing) {
-  SimulatedGroup group(coded_group_of(3));
+  SimulatedGroup group(entropy_group_of(3));
   Gradients gradients(3, kSketchValues, 6);
-  CodedSteps steps(group, gradients, GetParam());
+  EntropySteps steps(group, gradients, GetParam());
   for (std::uint64_t step = 0; step < 3; ++step) {
     draw_rows(gradients, step);
     steps.step({by_sketch(3)});
@@ -200,7 +200,7 @@ TEST_P(SketchAllReduce, WhatIsNotFiniteIsNanEverywhereAndTeachesNothing) {
 }
 
 TEST_P(SketchAllReduce, SurvivesLossAndLateRanks) {
-  SimulatedGroupOptions options = coded_group_of(4);
+  SimulatedGroupOptions options = entropy_group_of(4);
   options.cut_share = 0.02;
   SimulatedGroup group(options);
   for (std::uint16_t rank = 0; rank < 4; ++rank) {
@@ -232,9 +232,9 @@ TEST_P(SketchAllReduce, SurvivesLossAndLateRanks) {
 }
 
 TEST_P(SketchAllReduce, ARankThatDiesIsNamed) {
-  SimulatedGroup group(coded_group_of(3));
+  SimulatedGroup group(entropy_group_of(3));
   Gradients gradients(3, kSketchValues, 9);
-  CodedSteps steps(group, gradients, GetParam());
+  EntropySteps steps(group, gradients, GetParam());
   for (std::uint64_t step = 0; step < 3; ++step) {
     draw_rows(gradients, step);
     steps.step({by_sketch(3)});
@@ -253,7 +253,7 @@ TEST(SketchedNumbers, WhatCannotBeSketchedIsRefused) {
   Tolerance lossy = by_sketch(1);
   lossy.loss_bound_ppm = 1;
   EXPECT_NE(refusal_of(lossy, Algorithm::kDirect).find("arrive whole"), std::string::npos);
-  EXPECT_NE(refusal_of(by_sketch(1), Algorithm::kTree).find("code sketch goes direct"),
+  EXPECT_NE(refusal_of(by_sketch(1), Algorithm::kTree).find("direct or ring, not tree"),
             std::string::npos);
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "sim/stacks/datagram_packet.h"
+#include "sim/packet.h"
 
 namespace spillway::sim {
 

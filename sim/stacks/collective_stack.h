@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "collective/engine.h"
-#include "sim/host_stack.h"
+#include "sim/host.h"
 #include "sim/packet.h"
 #include "transport/datagram_port.h"
 

@@ -7,21 +7,21 @@
 #include <cmath>
 #include <cstring>
 
-#include "sim/stacks/collective_tolerant_testing.h"
+#include "sim/stacks/collective_testing.h"
 
 namespace spillway::sim {
 namespace {
 
-using collective::SumCode;
+using collective::Codec;
 using collective::Tolerance;
 
 constexpr std::size_t kSummedValues = 60'000;
 
 Tolerance levels(std::uint8_t bits = 4) {
-  return {.code = SumCode::kLevels, .precision = bits, .loss_bound_ppm = 0};
+  return {.codec = Codec::kLevels, .precision = bits, .loss_bound_ppm = 0};
 }
 Tolerance blocks() {
-  return {.code = SumCode::kBlocks, .loss_bound_ppm = 0};
+  return {.codec = Codec::kBlocks, .loss_bound_ppm = 0};
 }
 
 SimulatedGroupOptions group_of(std::uint16_t ranks, const std::string& aggregate = "") {
@@ -76,10 +76,10 @@ TEST(SummedAllReduce, WithoutASwitchOwnersAdd) {
     SimulatedGroup group(group_of(4));
     Gradients gradients(4, kSummedValues, 1);
     all_reduce(group, gradients, tolerant(kSummedValues, tolerance));
-    const double worst = tolerance.code == SumCode::kBlocks ? 1e-12
-                         : tolerance.precision == 8         ? 1e-3
-                         : tolerance.precision == 4         ? 0.02
-                                                            : 0.5;
+    const double worst = tolerance.codec == Codec::kBlocks ? 1e-12
+                         : tolerance.precision == 8        ? 1e-3
+                         : tolerance.precision == 4        ? 0.02
+                                                           : 0.5;
     EXPECT_LT(error_of(gradients), worst) << "precision " << unsigned{tolerance.precision};
     EXPECT_EQ(group.endings(0).back().report.contributors, 4U);
   }
@@ -247,7 +247,7 @@ TEST(SummedAllReduce, WhatCannotBeAddedIsRefused) {
   Gradients gradients(3, 100, 10);
   collective::Operation operation = tolerant(100, {});
   operation.algorithm = collective::Algorithm::kSwitch;
-  EXPECT_NE(group.submit(0, gradients.at(0, operation)).message().find("thc or blocks"),
+  EXPECT_NE(group.submit(0, gradients.at(0, operation)).message().find("levels or blocks"),
             std::string::npos);
   operation = tolerant(100, levels(5));
   EXPECT_NE(group.submit(0, gradients.at(0, operation)).message().find("2, 3, 4 and 8"),

@@ -4,6 +4,10 @@
 // tests submit operations by rank and read their endings.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -34,7 +38,7 @@ struct SimulatedGroupOptions {
   double expendable_loss = 0.0;  // share dropped of packets below SPILLWAY_IMPORTANCE_MARKED
   collective::PlanOptions plan = {.piece_bytes = 64 * 1024, .window = 4, .message_bytes = 1 << 20};
   collective::ShareRule shares = collective::ShareRule::kAutomatic;
-  collective::ChunkRule coded_chunks = collective::ChunkRule::kStriped;
+  collective::ChunkRule entropy_chunks = collective::ChunkRule::kStriped;
   std::optional<std::uint16_t> wants_equal_shares{};  // this rank always uses equal shares
   collective::EngineLimits limits{};
   transport::EndpointLimits tables = {.outgoing_messages = 16384,
@@ -182,7 +186,7 @@ class SimulatedGroup {
     config.engine.plan = options_.plan;
     config.engine.shares =
         options_.wants_equal_shares == rank ? collective::ShareRule::kEqual : options_.shares;
-    config.engine.coded_chunks = options_.coded_chunks;
+    config.engine.entropy_chunks = options_.entropy_chunks;
     config.engine.limits = options_.limits;
     config.engine.memory = options_.memories.empty() ? nullptr : options_.memories[rank];
     config.endpoint.job = job_.id;
@@ -206,6 +210,170 @@ class SimulatedGroup {
   std::vector<std::vector<Ending>> endings_;
   std::size_t ended_ = 0;
   std::function<void(std::uint16_t, const Ending&)> on_ending_;
+};
+
+// For tests of tolerant all-reduces in the simulated network: gradients, faults, steps.
+
+// Gradients of all ranks: a common part plus noise.
+struct Gradients {
+  Gradients(std::uint16_t ranks, std::size_t count, std::uint64_t seed, double noise = 0.5) {
+    base::RandomSequence random(seed);
+    std::vector<float> common(count);
+    for (float& value : common) {
+      value = static_cast<float>(random.next_gaussian());
+    }
+    mean.resize(count);
+    std::vector<double> sum(count);
+    for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+      std::vector<float>& own = input.emplace_back(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        own[i] = common[i] + static_cast<float>(noise * random.next_gaussian());
+        sum[i] += own[i];
+      }
+      output.emplace_back(count);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      mean[i] = static_cast<float>(sum[i] / ranks);
+    }
+  }
+
+  collective::Operation at(std::uint16_t rank, const collective::Operation& operation) {
+    return on_buffers(operation, input[rank].data(), output[rank].data());
+  }
+
+  std::vector<std::vector<float>> input;
+  std::vector<std::vector<float>> output;
+  std::vector<float> mean;
+};
+
+inline collective::Operation tolerant(std::size_t count,
+                                      const collective::Tolerance& tolerance = {}) {
+  collective::Operation operation;
+  operation.count = count;
+  operation.op = collective::ReduceOp::kAverage;
+  operation.tolerance = tolerance;
+  return operation;
+}
+
+inline void add_fault(SimulatedGroup& group, const std::string& link, scenario::FaultKind kind,
+                      double share, base::Instant from = {},
+                      base::Instant until = transport::kNever) {
+  scenario::Fault fault;
+  fault.kind = kind;
+  fault.link = link;
+  fault.share = share;
+  fault.from = from;
+  fault.until = until;
+  ASSERT_TRUE(group.network().add_fault(fault).ok()) << link;
+}
+
+inline std::string up_link(std::uint16_t rank) {
+  return "host" + std::to_string(rank) + "->switch0";
+}
+inline std::string down_link(std::uint16_t rank) {
+  return "switch0->host" + std::to_string(rank);
+}
+
+inline void run_once(SimulatedGroup& group, Gradients& gradients,
+                     const collective::Operation& operation, std::uint16_t ranks,
+                     std::size_t ended_before = 0) {
+  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+    ASSERT_TRUE(group.submit(rank, gradients.at(rank, operation)).ok());
+  }
+  ASSERT_TRUE(group.run(ended_before + ranks));
+  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+    const base::Status& status = group.endings(rank).back().status;
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+}
+
+// For tests of coded all-reduces in the simulated network: repeats an operation and reports its
+// cost.
+
+inline SimulatedGroupOptions entropy_group_of(
+    std::uint16_t ranks, collective::ChunkRule rule = collective::ChunkRule::kStriped) {
+  SimulatedGroupOptions options;
+  options.ranks = ranks;
+  options.entropy_chunks = rule;
+  return options;
+}
+
+inline void expect_same_bits(const Gradients& gradients) {
+  for (const std::vector<float>& output : gradients.output) {
+    ASSERT_EQ(
+        0, std::memcmp(output.data(), gradients.output[0].data(), output.size() * sizeof(float)));
+  }
+}
+
+inline double largest_error(const Gradients& gradients) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < gradients.mean.size(); ++i) {
+    largest = std::max<double>(largest, std::abs(gradients.output[0][i] - gradients.mean[i]));
+  }
+  return largest;
+}
+
+// The error that a rank gets for such a request.
+inline std::string refusal_of(const collective::Tolerance& tolerance,
+                              collective::Algorithm algorithm) {
+  SimulatedGroup group(entropy_group_of(3));
+  Gradients gradients(3, 100, 10);
+  collective::Operation operation = tolerant(100, tolerance);
+  operation.algorithm = algorithm;
+  return group.submit(0, gradients.at(0, operation)).message();
+}
+
+// Repeats an operation at all ranks; each rank has its own tolerance, and so its own tensor name.
+class EntropySteps {
+ public:
+  EntropySteps(SimulatedGroup& group, Gradients& gradients, collective::Algorithm algorithm)
+      : group_(group), gradients_(gradients), algorithm_(algorithm) {}
+
+  void step(const std::vector<collective::Tolerance>& tolerances) {
+    const std::size_t ranks = gradients_.input.size();
+    for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+      collective::Operation operation =
+          tolerant(gradients_.mean.size(), tolerances[rank % tolerances.size()]);
+      operation.algorithm = algorithm_;
+      ASSERT_TRUE(group_.submit(rank, gradients_.at(rank, operation)).ok());
+    }
+    ended_ += ranks;
+    ASSERT_TRUE(group_.run(ended_)) << "it hangs";
+    for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+      const Ending& ending = group_.endings(rank).back();
+      ASSERT_TRUE(ending.status.ok()) << ending.status.message();
+    }
+    expect_same_bits(gradients_);
+  }
+
+  std::uint64_t tables() const {
+    std::uint64_t tables = 0;
+    for (std::uint16_t rank = 0; rank < gradients_.input.size(); ++rank) {
+      tables += group_.endings(rank).back().report.entropy.tables();
+    }
+    return tables;
+  }
+  // Bits per value, over all ranks' sums of this many ranks' values.
+  double bits_of(std::uint16_t ranks) const {
+    std::uint64_t bytes = 0;
+    std::uint64_t values = 0;
+    for (std::uint16_t rank = 0; rank < gradients_.input.size(); ++rank) {
+      for (const collective::EntropyStep& step : group_.endings(rank).back().report.entropy.steps) {
+        bytes += step.ranks == ranks ? step.bytes : 0;
+        values += step.ranks == ranks ? step.values : 0;
+      }
+    }
+    return 8.0 * static_cast<double>(bytes) / static_cast<double>(values);
+  }
+
+  // Bytes of one rank.
+  std::uint64_t bytes() const { return group_.endings(0).back().report.entropy.bytes(); }
+
+ private:
+  SimulatedGroup& group_;
+  Gradients& gradients_;
+  collective::Algorithm algorithm_;
+  std::size_t ended_ = 0;
 };
 
 }  // namespace spillway::sim

@@ -9,7 +9,7 @@
 #include <bit>
 #include <string>
 
-#include "sim/stacks/collective_tolerant_testing.h"
+#include "sim/stacks/collective_testing.h"
 
 namespace spillway::sim {
 namespace {

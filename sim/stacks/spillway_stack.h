@@ -11,20 +11,67 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/units.h"
+#include "collective/tolerant/payload.h"
+#include "packetize/depacketizer.h"
 #include "packetize/packet_plan.h"
-#include "sim/host_stack.h"
+#include "sim/host.h"
 #include "sim/packet.h"
-#include "sim/stacks/tensor_payload.h"
 #include "transport/datagram_port.h"
 #include "transport/message.h"
 #include "transport/message_table.h"
 
 namespace spillway::sim {
+
+// Real bytes for simulated messages: a tensor passes through the real packetizer on one host and
+// the real depacketizer on another, so that a simulation can compare both ends value by value.
+
+// A tensor drawn from (job seed, message): both ends of a simulation can compute it.
+std::vector<float> sample_tensor(std::size_t length, const packetize::Job& job,
+                                 const wire::MessageId& message);
+
+class TensorSource final : public transport::PayloadSource {
+ public:
+  TensorSource(const packetize::PacketPlan& plan, const packetize::Job& job,
+               const wire::MessageId& message)
+      : coded_(plan) {
+    coded_.encode(sample_tensor(plan.layout().tensor_length(), job, message), job, message);
+  }
+
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override {
+    return coded_.write(stamp, auth, out);
+  }
+
+ private:
+  collective::PlaneSource coded_;
+};
+
+class TensorSink final : public transport::PayloadSink {
+ public:
+  TensorSink(const packetize::PacketPlan& plan, const packetize::Job& job,
+             const wire::MessageId& message);
+
+  unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override;
+
+  // Relative squared error of the received tensor; call once, at the end of the message.
+  double finish();
+  std::span<const float> tensor() const;
+  // True if nothing was written beside the tensor.
+  bool guards_intact() const;
+
+ private:
+  static constexpr std::size_t kGuardValues = 64;  // before the tensor and after it
+
+  std::vector<float> sent_;
+  std::vector<float> guarded_;
+  packetize::Depacketizer depacketizer_;
+};
 
 class SpillwayStack;
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/random.h"
-#include "sim/host_stack.h"
+#include "sim/host.h"
 #include "transport/message.h"
-#include "wire/frame_overhead.h"
+#include "wire/packet.h"
 
 namespace spillway::sim {
 namespace {

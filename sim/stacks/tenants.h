@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "sim/host_stack.h"
+#include "sim/host.h"
 #include "sim/network.h"
-#include "sim/scenario/tenant.h"
+#include "sim/scenario/job.h"
 #include "sim/scenario/topology.h"
-#include "sim/tcp/stack.h"
+#include "sim/stacks/tcp_stack.h"
 #include "transport/message.h"
 
 namespace spillway::sim {

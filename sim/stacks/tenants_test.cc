@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/scenario/tenant.h"
+#include "sim/scenario/job.h"
 
 #include <gtest/gtest.h>
 

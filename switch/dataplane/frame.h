@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a switch reads and changes in an Ethernet frame, for C, C++ and eBPF. Frames come from real
- * interfaces: nothing in them is trusted before it is checked against the bytes that are there.
+ * The fields of an Ethernet frame that a switch reads and changes, for C, C++ and eBPF. Frames come
+ * from real interfaces: nothing in them is trusted before it is checked against the bytes that are
+ * there.
  *
  * Understood are up to SPILLWAY_MAX_TAGS nested VLAN tags (802.1Q, 802.1ad), IPv4 with options,
  * IPv6, UDP and Spillway. Fragments, IPv6 packets with extension headers and frames with more tags
@@ -19,7 +20,7 @@
 #define SPILLWAY_DATAPLANE_FRAME_H
 
 #include "switch/dataplane/port.h"
-#include "wire/frame_overhead.h"
+#include "wire/packet.h"
 #include "wire/packet_check.h"
 
 #define SPILLWAY_PROTOCOL_UDP 17

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one output port of a switch knows: its config, its queue lengths, a frame that asks for
+ * The state of one output port of a switch: its config, its queue lengths, a frame that asks for
  * room, and the decision about it. For C, C++ and eBPF. admission.h decides, scheduling.h picks the
  * next queue to serve.
  *
@@ -22,8 +22,7 @@
 
 #include <linux/types.h>
 
-#include "wire/frame_overhead.h"
-#include "wire/traffic_class.h"
+#include "wire/packet.h"
 
 #define SPILLWAY_DATA_QUEUES SPILLWAY_PRIORITIES
 #define SPILLWAY_CONTROL_QUEUE SPILLWAY_DATA_QUEUES

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "switch/dataplane/admission.h"
-#include "wire/frame_overhead.h"
+#include "wire/packet.h"
 
 namespace spillway::dataplane {
 namespace {

@@ -40,7 +40,7 @@ static inline const struct spillway_sum_member* spillway_member(const struct spi
 }
 
 /* True if a PART shows where its source is. Only path 0 does: its packets are sent from the address
- * that packets for the rank must go to. Of sums, one in SPILLWAY_SUM_TEACHES_ONE_IN is enough,
+ * that packets for the rank must go to. One in SPILLWAY_SUM_TEACHES_ONE_IN sums is enough,
  * because all ranks of a rack are reached the same way. */
 #define SPILLWAY_SUM_TEACHES_ONE_IN 16
 static inline int spillway_teaches(const union spillway_sum_image* packet) {
@@ -169,7 +169,7 @@ static inline int spillway_passes_by(const struct spillway_sum_config* config,
                                      const union spillway_sum_image* packet, int has_words,
                                      struct spillway_sum_decision* decision) {
   const __u8 kind = packet->fields.kind;
-  if (kind == SPILLWAY_SUM_REPEAT || kind == SPILLWAY_SUM_WANT) {
+  if (kind == SPILLWAY_SUM_RETRANSMIT || kind == SPILLWAY_SUM_WANT) {
     spillway_sum_say(decision, SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_PAST_REPEAT);
     return 1;
   }

@@ -5,7 +5,7 @@
  * that are there.
  *
  * Only IPv4 packets without options are changed. Their UDP checksum becomes 0 (none): words change
- * with every addition, and tags (wire/sum_tag.h) detect more than a checksum would.
+ * with every addition, and tags (wire/sum_datagram.h) detect more than a checksum would.
  *
  * A route's shape is the offset of its IP header: frames with equally many VLAN tags have the same
  * shape.

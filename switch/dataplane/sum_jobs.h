@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a switch that adds knows of the jobs whose sum packets pass: which table row each job has,
- * its current epoch, and how many slots it holds and may hold. For C, C++ and eBPF.
+ * The jobs whose sum packets pass a switch that adds: which table row each job has, its current
+ * epoch, and how many slots it holds and may hold. For C, C++ and eBPF.
  *
  * Jobs are discovered, not announced: the first packet of a job takes a row. A row unused for
  * SPILLWAY_SUM_JOB_IDLE_S may go to another job. Rows that user space has fixed stay.

@@ -224,7 +224,7 @@ class SumPolicies : public testing::TestWithParam<spillway_sum_policy> {
   std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
 
   SumPacket random_packet(int index) {
-    constexpr spillway_sum_kind kRare[] = {SPILLWAY_SUM_REPEAT, SPILLWAY_SUM_FLUSH,
+    constexpr spillway_sum_kind kRare[] = {SPILLWAY_SUM_RETRANSMIT, SPILLWAY_SUM_FLUSH,
                                            SPILLWAY_SUM_RESULT, SPILLWAY_SUM_WANT};
     const spillway_sum_kind kind = below(6) == 0 ? kRare[below(4)] : SPILLWAY_SUM_PART;
     SumPacket packet = sum_packet(kind, static_cast<std::uint16_t>(below(8)), {below(5)},
@@ -313,7 +313,7 @@ class Lossy {
       SumPacket copy = packet;
       const unsigned action = switch_.take(copy, now_, port_of(copy)).action;
       const bool is_sum =
-          copy.header().kind == SPILLWAY_SUM_PART || copy.header().kind == SPILLWAY_SUM_REPEAT;
+          copy.header().kind == SPILLWAY_SUM_PART || copy.header().kind == SPILLWAY_SUM_RETRANSMIT;
       if (action != SPILLWAY_SUM_ABSORB && is_sum && below(8) != 0) {
         owner.take(copy);
       }
@@ -362,7 +362,7 @@ TEST_P(SumPolicies, PartsCountOnceOrAreKnownToBeMissing) {
           network.send(packet_of(SPILLWAY_SUM_FLUSH, chunk, missing), owner);
         }
         if (round > 50 && !missing.empty()) {
-          network.send(packet_of(SPILLWAY_SUM_REPEAT, chunk, {*missing.begin()}), owner);
+          network.send(packet_of(SPILLWAY_SUM_RETRANSMIT, chunk, {*missing.begin()}), owner);
         }
       }
     }

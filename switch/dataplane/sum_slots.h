@@ -17,9 +17,9 @@
  *   BUSY or DONE, same   FLUSH, owner has some        NOT_HELD: forwarded; slot FLUSHED, of no use
  *   any other            FLUSH                        NOT_HELD: forwarded
  *   same chunk           RESULT                       RESULT: forwarded; slot OVER
- *   any                  REPEAT, WANT                 forwarded, touch no slot
+ *   any                  RETRANSMIT, WANT             forwarded, touch no slot
  *
- * EMPTY, DONE, FLUSHED and OVER slots are free for other chunks. What they hold only helps to
+ * EMPTY, DONE, FLUSHED and OVER slots are free for other chunks. Their content only helps to
  * repair losses, and a chunk without a slot costs more than a retransmission. So a slot is held
  * only until its sum has left. Any chunk can take a BUSY slot after a lease.
  *
@@ -36,8 +36,8 @@
  * Use: spillway_screen_sum(). If that asks for a slot, spillway_place_sum(). Then, with one caller
  * per slot at a time (eBPF holds its lock), spillway_decide_sum() and spillway_move_words(). Then,
  * without the lock, spillway_account_sum(). No loops except over words, no pointers in state.
- * Nothing in a packet is trusted: forged fields cost time at most, and tags (wire/sum_tag.h) expose
- * sums that contain forged parts.
+ * Nothing in a packet is trusted: forged fields cost time at most, and tags (wire/sum_datagram.h)
+ * expose sums that contain forged parts.
  */
 #ifndef SPILLWAY_DATAPLANE_SUM_SLOTS_H
 #define SPILLWAY_DATAPLANE_SUM_SLOTS_H
@@ -99,7 +99,7 @@ enum spillway_sum_action {
   SPILLWAY_SUM_TO_MANY = 5 /* RESULT: copy to all recipients (sum_copies.h) */
 };
 
-/* What happened to a packet. Each packet counts as exactly one of these. */
+/* The outcome of a packet. Each packet counts as exactly one of these. */
 enum spillway_sum_outcome {
   SPILLWAY_SUM_DID_CLAIM = 0,
   SPILLWAY_SUM_DID_ADD = 1,
@@ -117,7 +117,7 @@ enum spillway_sum_outcome {
   SPILLWAY_SUM_DID_STALE = 13, /* not of the current epoch: forwarded */
   /* Forwarded without asking a slot, and why. */
   SPILLWAY_SUM_PAST_ALONE = 14,   /* whole by itself */
-  SPILLWAY_SUM_PAST_REPEAT = 15,  /* REPEAT or WANT */
+  SPILLWAY_SUM_PAST_REPEAT = 15,  /* RETRANSMIT or WANT */
   SPILLWAY_SUM_PAST_LEVEL = 16,   /* of another level */
   SPILLWAY_SUM_PAST_CUT = 17,     /* trimmed */
   SPILLWAY_SUM_PAST_IPV6 = 18,    /* or anything else that cannot be changed in place */
@@ -275,7 +275,7 @@ static inline int spillway_screen_sum(const struct spillway_sum_config* config,
   __u8 outcome;
   if (config->slots == 0) {
     outcome = SPILLWAY_SUM_PAST_NO_SLOTS;
-  } else if (packet->fields.kind == SPILLWAY_SUM_REPEAT ||
+  } else if (packet->fields.kind == SPILLWAY_SUM_RETRANSMIT ||
              packet->fields.kind == SPILLWAY_SUM_WANT) {
     outcome = SPILLWAY_SUM_PAST_REPEAT;
   } else if (packet->fields.kind != SPILLWAY_SUM_FLUSH && !has_words) {

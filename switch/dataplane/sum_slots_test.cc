@@ -63,7 +63,7 @@ void expect_sum(const SumPacket& packet, std::initializer_list<unsigned> ranks) 
   EXPECT_EQ(packet.words[SPILLWAY_SUM_WORDS - 1], sum_of(ranks, SPILLWAY_SUM_WORDS - 1));
 }
 
-constexpr std::uint32_t kStranger = 9;  // a port without ranks of the job
+constexpr std::uint32_t kForeignPort = 9;  // a port without ranks of the job
 
 class SumSlots : public testing::Test {
  protected:
@@ -90,7 +90,7 @@ class SumSlots : public testing::Test {
     for (std::uint16_t job = 100; job < 600; ++job) {
       SumPacket packet = part(0, {1}, 2);
       packet.header().common.job = job;
-      switch_->take(packet, now_, kStranger);
+      switch_->take(packet, now_, kForeignPort);
     }
   }
   const spillway_sum_slot& slot() const { return switch_->slots()[0]; }
@@ -276,7 +276,7 @@ TEST_F(SumSlots, RepeatsAndWantsTouchNothing) {
   use(SPILLWAY_SUM_FIRST_COME);
   expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
   const SumPacket out =
-      expect_on(sum_packet(SPILLWAY_SUM_REPEAT, 7, {2}, 2), SPILLWAY_SUM_PAST_REPEAT);
+      expect_on(sum_packet(SPILLWAY_SUM_RETRANSMIT, 7, {2}, 2), SPILLWAY_SUM_PAST_REPEAT);
   expect_sum(out, {2});
   expect_on(sum_packet(SPILLWAY_SUM_WANT, 7, {}, 2), SPILLWAY_SUM_PAST_REPEAT);
   EXPECT_EQ(slot().header.fields.ranks[0], 2U);
@@ -292,12 +292,12 @@ SumPacket of_epoch(SumPacket packet, std::uint16_t epoch) {
 // A stranger's packets cost neither a part nor its place in a sum.
 TEST_F(SumSlots, AMadeUpEpochTakesNothingFromAJob) {
   use(SPILLWAY_SUM_FIRST_COME, 1U << 16);
-  constexpr std::uint16_t kMadeUp[] = {6, 4, 0x7FFF, 0x8004, 0xFFFF};
+  constexpr std::uint16_t kForged[] = {6, 4, 0x7FFF, 0x8004, 0xFFFF};
   for (std::uint16_t chunk = 0; chunk < 1000; ++chunk) {
     for (unsigned rank = 1; rank <= 2; ++rank) {
-      for (const std::uint16_t epoch : kMadeUp) {
+      for (const std::uint16_t epoch : kForged) {
         SumPacket forged = of_epoch(part(chunk, {rank}, 3), epoch);
-        switch_->take(forged, now_, kStranger);
+        switch_->take(forged, now_, kForeignPort);
       }
       SumPacket real = of_epoch(part(chunk, {rank}, 2), 5);
       EXPECT_NE(switch_->take(real, now_, rank).outcome, SPILLWAY_SUM_DID_STALE);
@@ -310,13 +310,13 @@ TEST_F(SumSlots, AMadeUpEpochTakesNothingFromAJob) {
 TEST_F(SumSlots, AnEpochThatNobodyElseConfirmsGivesWayAtOnce) {
   use(SPILLWAY_SUM_FIRST_COME, 16);
   SumPacket forged = of_epoch(part(7, {1}, 2), 6);
-  expect(forged, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, kStranger);
+  expect(forged, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, kForeignPort);
   SumPacket first = of_epoch(part(7, {1}, 2), 5);
   expect(first, SPILLWAY_SUM_ABSORB, SPILLWAY_SUM_DID_CLAIM, 1);
   SumPacket second = of_epoch(part(7, {2}, 2), 5);
   expect(second, SPILLWAY_SUM_EMIT, SPILLWAY_SUM_DID_EMIT, 2);
   forged = of_epoch(part(7, {2}, 2), 6);
-  expect(forged, SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_DID_STALE, kStranger);
+  expect(forged, SPILLWAY_SUM_FORWARD, SPILLWAY_SUM_DID_STALE, kForeignPort);
 }
 
 TEST_F(SumSlots, TheNextEpochBeginsALeaseAfterTheLast) {
@@ -506,7 +506,7 @@ class SumRows : public testing::Test {
 
   static constexpr std::uint32_t kBegin = 10;
   static constexpr std::size_t kReal = 100;  // of names_
-  static constexpr std::size_t kMadeUp = 200;
+  static constexpr std::size_t kForged = 200;
   static constexpr std::uint32_t kNone = SPILLWAY_SUM_NO_JOB;
   spillway_sum_directory directory_ = {};
   std::vector<std::uint32_t> names_;
@@ -515,27 +515,27 @@ class SumRows : public testing::Test {
 TEST_F(SumRows, AnUnconfirmedRowHasAGraceAndThenYields) {
   confirm_seven();
   EXPECT_EQ(find(kReal, kBegin, 1), 7U);
-  EXPECT_EQ(find(kMadeUp, kBegin + SPILLWAY_SUM_JOB_GRACE_S, kStranger), kNone);
+  EXPECT_EQ(find(kForged, kBegin + SPILLWAY_SUM_JOB_GRACE_S, kForeignPort), kNone);
   EXPECT_EQ(find(kReal, kBegin + SPILLWAY_SUM_JOB_GRACE_S, 1), 7U) << "it renews no grace";
-  EXPECT_EQ(find(kMadeUp, kBegin + SPILLWAY_SUM_JOB_GRACE_S + 1, kStranger), 7U);
+  EXPECT_EQ(find(kForged, kBegin + SPILLWAY_SUM_JOB_GRACE_S + 1, kForeignPort), 7U);
 }
 
 TEST_F(SumRows, AConfirmedRowDoesNotYield) {
   confirm_seven();
   EXPECT_EQ(find(kReal, kBegin, 1), 7U);
   EXPECT_EQ(find(kReal, kBegin, 2), 7U);
-  EXPECT_EQ(find(kMadeUp, kBegin + SPILLWAY_SUM_JOB_IDLE_S, kStranger), kNone);
+  EXPECT_EQ(find(kForged, kBegin + SPILLWAY_SUM_JOB_IDLE_S, kForeignPort), kNone);
 }
 
 // Or a stranger could keep a row with ever new jobs.
 TEST_F(SumRows, APortThatReplacesItsOwnRowDoesNotRenewItsGrace) {
   confirm_seven();
-  EXPECT_EQ(find(kMadeUp, kBegin, kStranger), 7U);
+  EXPECT_EQ(find(kForged, kBegin, kForeignPort), 7U);
   EXPECT_EQ(find(kReal, kBegin + 1, 1), kNone);
-  EXPECT_EQ(find(kMadeUp + 1, kBegin + 1, kStranger), 7U);
-  EXPECT_EQ(find(kMadeUp + 2, kBegin + 2, kStranger), 7U);
+  EXPECT_EQ(find(kForged + 1, kBegin + 1, kForeignPort), 7U);
+  EXPECT_EQ(find(kForged + 2, kBegin + 2, kForeignPort), 7U);
   EXPECT_EQ(find(kReal, kBegin + 2, 1), 7U);
-  EXPECT_EQ(find(kMadeUp, kBegin + 2, kStranger), kNone);
+  EXPECT_EQ(find(kForged, kBegin + 2, kForeignPort), kNone);
   EXPECT_EQ(find(kReal, kBegin + 2, 2), 7U);
 }
 
@@ -545,10 +545,10 @@ TEST_F(SumRows, FixedRowsStay) {
     EXPECT_EQ(find(job, 0, 0), job);
     directory_.seen_s[job] = SPILLWAY_SUM_JOB_FIXED;
   }
-  EXPECT_EQ(find(kMadeUp, kBegin, 0), kNone);
+  EXPECT_EQ(find(kForged, kBegin, 0), kNone);
   directory_.seen_s[7] = kBegin;
   directory_.since_s[7] = kBegin;
-  EXPECT_EQ(find(kMadeUp, kBegin, kStranger), kNone);
+  EXPECT_EQ(find(kForged, kBegin, kForeignPort), kNone);
 }
 
 // ------------------------------------------------------------------ hostile and broken packets
@@ -648,7 +648,7 @@ TEST_F(SumSlots, OverlapsDoNotLiveOn) {
   EXPECT_EQ(asked.header().marks, SPILLWAY_SUM_NOT_HELD);
   EXPECT_EQ(held(), 0U);
   expect_on(flush(7, {3}), SPILLWAY_SUM_DID_NOT_HELD);
-  expect_on(sum_packet(SPILLWAY_SUM_REPEAT, 7, {3}, 3), SPILLWAY_SUM_PAST_REPEAT);
+  expect_on(sum_packet(SPILLWAY_SUM_RETRANSMIT, 7, {3}, 3), SPILLWAY_SUM_PAST_REPEAT);
 }
 
 // A retransmitted part does not take a slot that waits for only one rank.

@@ -26,13 +26,12 @@
 #include "sim/network.h"
 #include "sim/scenario/scenario.h"
 #include "sim/stacks/tenants.h"
-#include "switch/fabric/intake.h"
-#include "switch/fabric/packet_port.h"
-#include "switch/fabric/port_stack.h"
-#include "switch/fabric/relay_port.h"
-#include "switch/fabric/urgent_thread.h"
+#include "switch/fabric/ingress.h"
+#include "switch/fabric/port.h"
+#include "switch/fabric/transmit_queue.h"
 
 namespace spillway::fabric {
+
 namespace {
 
 // Minimum time between rounds: many frames share the cost of a round, and none is later by more.
@@ -84,7 +83,7 @@ class Emulator::Impl {
   Impl(const scenario::Topology& topology, const scenario::Scenario& scenario,
        std::span<const PortAttachment> ports)
       : network_(topology, scenario.seed),
-        intake_(network_.pool(), topology.hosts()),
+        ingress_(network_.pool(), topology.hosts()),
         directory_(ports),
         trim_lengths_(scenario.port.lengths) {}
 
@@ -107,7 +106,7 @@ class Emulator::Impl {
 
   sim::Tenants tenants_;  // must outlive the network, which has their stacks
   sim::Network network_;
-  Intake intake_;
+  Ingress ingress_;
   RelayDirectory directory_;
   std::uint8_t trim_lengths_;  // enum spillway_lengths
   std::vector<std::unique_ptr<Port>> ports_;
@@ -190,7 +189,7 @@ base::Status Emulator::Impl::add_traffic(const scenario::Scenario& scenario,
 // ------------------------------------------------------------------ running
 
 base::Status Emulator::Impl::run() {
-  const UrgentThread urgent;
+  const RealTimePriority real_time;
   const base::MonotonicClock clock;
   zero_ = clock.now();
   published_ = zero_;
@@ -209,12 +208,12 @@ base::Status Emulator::Impl::run() {
 }
 
 void Emulator::Impl::round(base::Instant now) {
-  const std::uint64_t before = intake_.counters().frames + network_.events_run();
+  const std::uint64_t before = ingress_.counters().frames + network_.events_run();
   read_ports();
   inject();
-  network_.run_until(virtual_time(intake_.known_until(now)));
-  unpublished_ = unpublished_ || intake_.counters().frames + network_.events_run() != before;
-  intake_.next_round();
+  network_.run_until(virtual_time(ingress_.known_until(now)));
+  unpublished_ = unpublished_ || ingress_.counters().frames + network_.events_run() != before;
+  ingress_.next_round();
   for (const auto& port : ports_) {
     port->flush();
   }
@@ -226,14 +225,14 @@ void Emulator::Impl::read_ports() {
   }
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     if (polled_[i].revents != 0) {
-      ports_[i]->read(intake_);
+      ports_[i]->read(ingress_);
     }
   }
 }
 
 // Different relays may read packets of the same host, so arrivals are sorted by time.
 void Emulator::Impl::inject() {
-  std::vector<Arrival>& arrivals = intake_.arrivals();
+  std::vector<Arrival>& arrivals = ingress_.arrivals();
   std::ranges::stable_sort(arrivals, {}, &Arrival::at);
   for (const Arrival& arrival : arrivals) {
     stacks_[arrival.from]->push(arrival.packet, std::max(virtual_time(arrival.at), network_.now()));
@@ -284,10 +283,10 @@ FabricSnapshot Emulator::Impl::take_snapshot() {
   for (std::size_t i = 0; i < network_.port_count(); ++i) {
     taken.ports.push_back(snapshot_of(network_.port(i)));
   }
-  taken.frames_in = intake_.counters().frames;
-  taken.unknown = intake_.counters().unknown;
-  taken.same_port = intake_.counters().same_port;
-  taken.foreign = intake_.counters().foreign;
+  taken.frames_in = ingress_.counters().frames;
+  taken.unknown = ingress_.counters().unknown;
+  taken.same_port = ingress_.counters().same_port;
+  taken.foreign = ingress_.counters().foreign;
   sim::NetworkTotals totals = network_.totals();
   taken.lost_to_faults = totals.lost;
   taken.adders = std::move(totals.adders);
@@ -359,6 +358,41 @@ void Emulator::stop() {
 
 FabricSnapshot Emulator::snapshot() const {
   return impl_->snapshot();
+}
+
+base::Result<std::unique_ptr<FabricThread>> FabricThread::make(
+    const scenario::Scenario& scenario, std::span<const PortAttachment> ports) {
+  base::Result<std::unique_ptr<Emulator>> emulator = Emulator::make(scenario, ports);
+  if (!emulator.ok()) {
+    return emulator.status();
+  }
+  net::UniqueFd ended(::eventfd(0, EFD_CLOEXEC));
+  if (!ended.valid()) {
+    return net::system_error("make an event descriptor", errno);
+  }
+  return std::unique_ptr<FabricThread>(
+      new FabricThread(std::move(emulator).value(), std::move(ended)));
+}
+
+FabricThread::FabricThread(std::unique_ptr<Emulator> emulator, net::UniqueFd ended)
+    : emulator_(std::move(emulator)), ended_(std::move(ended)), thread_([this] { work(); }) {}
+
+FabricThread::~FabricThread() {
+  (void)finish();
+}
+
+void FabricThread::work() {
+  status_ = emulator_->run();
+  const std::uint64_t one = 1;
+  (void)!::write(ended_.get(), &one, sizeof(one));
+}
+
+base::Status FabricThread::finish() {
+  if (thread_.joinable()) {
+    emulator_->stop();
+    thread_.join();
+  }
+  return status_;
 }
 
 }  // namespace spillway::fabric

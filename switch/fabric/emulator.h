@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A fabric that real hosts talk through: the simulator's network in real time, with real frames.
-// Every host of the scenario's topology is replaced by a port to the outside (PortAttachment). What
-// a real host sends enters the network through a port, and what the network delivers to that host
-// leaves at its port. Switches, queues, rates, delays, faults and tenants are those of sim and
+// Every host of the scenario's topology is replaced by a port to the outside (PortAttachment). A
+// real host's frames enter the network through its port, and frames that the network delivers to
+// that host leave there. Switches, queues, rates, delays, faults and tenants are those of sim and
 // switch/dataplane, so emulation and simulation behave alike.
 //
 // Frames keep the time at which the kernel saw them. So a fabric that is scheduled late delays
@@ -11,7 +11,7 @@
 //
 // run() belongs to one thread, which reads all ports and runs the network. The network handles
 // frames in order of time, so its work cannot be divided. That thread, or separate writer threads
-// (outlet.h), send what leaves. stop() and snapshot() may be called from any thread.
+// (transmit_queue.h), send what leaves. stop() and snapshot() may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/status.h"
 #include "base/units.h"
+#include "net/system_call.h"
 #include "sim/scenario/scenario.h"
-#include "sim/sum_totals.h"
+#include "sim/sum_table.h"
 #include "switch/dataplane/port.h"
-#include "switch/fabric/port_attachments.h"
+#include "switch/fabric/port.h"
 
 namespace spillway::fabric {
 
@@ -53,7 +55,7 @@ struct FabricSnapshot {
   std::uint64_t latest_us = 0;           // how late the latest frame left
   double mean_late_us = 0.0;             // lateness of frames, mean
   double p99_late_us = 0.0;              // lateness of frames, 99th percentile
-  std::uint64_t dropped_in = 0;          // a host sent more than its link carries (port_stack.h)
+  std::uint64_t dropped_in = 0;          // a host sent more than its link carries (ingress.h)
   std::uint64_t foreign = 0;             // relays: not Spillway packets
   std::uint64_t oversized = 0;           // interfaces: longer than the MTU; turn off TSO, GSO, GRO
   std::uint64_t lost_to_faults = 0;      // on any link
@@ -87,6 +89,33 @@ class Emulator {
   class Impl;
   explicit Emulator(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
+};
+
+// Runs a fabric on a thread of its own. Call make() on a thread in the fabric's network namespace;
+// the new thread inherits it. stop_fd() becomes readable when the fabric has ended.
+
+class FabricThread {
+ public:
+  static base::Result<std::unique_ptr<FabricThread>> make(const scenario::Scenario& scenario,
+                                                          std::span<const PortAttachment> ports);
+  ~FabricThread();
+  FabricThread(const FabricThread&) = delete;
+  FabricThread& operator=(const FabricThread&) = delete;
+
+  int stop_fd() const { return ended_.get(); }
+
+  // Stops the fabric and returns its status.
+  base::Status finish();
+  FabricSnapshot snapshot() const { return emulator_->snapshot(); }
+
+ private:
+  FabricThread(std::unique_ptr<Emulator> emulator, net::UniqueFd ended);
+  void work();
+
+  std::unique_ptr<Emulator> emulator_;
+  net::UniqueFd ended_;
+  base::Status status_;  // the thread's; read after it is joined
+  std::thread thread_;
 };
 
 }  // namespace spillway::fabric

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "harness/slowdown.h"
-#include "net/udp_socket.h"
-#include "sim/sum_testing.h"
+#include "net/sockets.h"
+#include "sim/network_testing.h"
 #include "switch/fabric/frame_testing.h"
 
 namespace spillway::fabric {
@@ -31,7 +31,7 @@ struct Datagram {
 class Host {
  public:
   Host() : socket_(net::UdpSocket::open(loopback()).value()) {
-    socket_.tell_about_arrivals(false);
+    socket_.report_arrivals(false);
     socket_.size_buffers(4 << 20);
   }
 
@@ -186,9 +186,9 @@ TEST_F(RelayFabric, GarbageAndStrangersAreCountedAndGoNowhere) {
   hosts[0].send({1}, 0, to[1]);
   hosts[0].send(Bytes(9'500, 0x11), 0, to[1]);
   hosts[1].send(data_payload(500), 0, to[1]);  // from a host to itself
-  Host stranger;
-  stranger.send(data_payload(500, /*source=*/77), 0, to[1]);
-  stranger.send(data_payload(600, /*source=*/2), 0, to[1]);  // by its rank: host 2
+  Host foreign;
+  foreign.send(data_payload(500, /*source=*/77), 0, to[1]);
+  foreign.send(data_payload(600, /*source=*/2), 0, to[1]);  // by its rank: host 2
   const std::optional<Datagram> came = hosts[1].receive();
   ASSERT_TRUE(came);
   EXPECT_EQ(came->bytes.size(), 600U);
@@ -221,7 +221,7 @@ TEST_F(RelayFabric, ALinkFaultLosesPacketsAndTenantsTakeRoom) {
   EXPECT_GT(snapshot.ports[2].sent_packets, 1U);  // the tenant's packets do not leave the fabric
 }
 
-TEST_F(RelayFabric, PacketsLeaveInTheirOrderWhoeverWritesThem) {
+TEST_F(RelayFabric, PacketsLeaveInOrderWithAnyNumberOfWriters) {
   start("topology one-switch hosts=3 rate=1gbit\n", /*writers=*/2);
   constexpr std::size_t kPackets = 600;  // more than the batches of a port hold
   constexpr std::size_t kRound = 50;     // as many as any system's socket buffers hold

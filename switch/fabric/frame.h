@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a user-space switch reads and changes in an Ethernet frame: dataplane/frame.h for contiguous
+// Reads and changes of an Ethernet frame by a user-space switch: dataplane/frame.h for contiguous
 // frames, plus what only user space needs. Functions that change a frame ignore frames that they do
 // not understand. No state; any thread.
 #pragma once

@@ -7,12 +7,12 @@
 #include <map>
 
 #include "sim/network.h"
+#include "sim/network_testing.h"
 #include "sim/scenario/scenario.h"
-#include "sim/sum_testing.h"
 #include "switch/dataplane/sum_frame.h"
 #include "switch/fabric/frame.h"
 #include "switch/fabric/frame_testing.h"
-#include "switch/fabric/intake.h"
+#include "switch/fabric/ingress.h"
 
 namespace spillway::fabric {
 namespace {
@@ -45,7 +45,7 @@ Bytes frame_of(const SumFields& fields, const FrameOptions& like = {}) {
   return frame.bytes;
 }
 
-// Hosts whose frames pass the intake and the network, without sockets.
+// Hosts whose frames pass the ingress and the network, without sockets.
 class FrameHost final : public sim::HostStack {
  public:
   explicit FrameHost(sim::PacketPool& pool) : pool_(pool) {}
@@ -90,7 +90,7 @@ struct FrameNetwork {
                                           "aggregate slots=1 policy=preemptive\n")
                      .value()),
         network(scenario::build_topology(scenario).value(), 1),
-        intake(network.pool(), network.hosts()) {
+        ingress(network.pool(), network.hosts()) {
     for (scenario::HostId host = 0; host < network.hosts(); ++host) {
       auto stack = std::make_unique<FrameHost>(network.pool());
       hosts.push_back(stack.get());
@@ -114,11 +114,11 @@ struct FrameNetwork {
   }
 
   void send(const Bytes& frame, scenario::HostId from) {
-    intake.take_frame(from, frame, {});
-    for (const Arrival& arrival : intake.arrivals()) {
+    ingress.take_frame(from, frame, {});
+    for (const Arrival& arrival : ingress.arrivals()) {
       hosts[arrival.from]->waiting.push_back(arrival.packet);
     }
-    intake.next_round();
+    ingress.next_round();
     network.wake(from);
     network.run_until(network.now() + base::microseconds(50));
   }
@@ -128,7 +128,7 @@ struct FrameNetwork {
 
   scenario::Scenario scenario;
   sim::Network network;
-  Intake intake;
+  Ingress ingress;
   std::vector<FrameHost*> hosts;
 };
 

@@ -14,7 +14,6 @@
 #include "switch/dataplane/bpf/fixup.skel.h"
 #include "switch/dataplane/fixup.h"
 #include "switch/kernel/attachment.h"
-#include "switch/kernel/pins.h"
 #include "switch/kernel/program_loading.h"
 
 namespace spillway::kernel {

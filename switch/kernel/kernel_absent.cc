@@ -5,8 +5,6 @@
 #include "switch/kernel/kernel_switch.h"
 #include "switch/kernel/measure/live_switch.h"
 #include "switch/kernel/measure/program_costs.h"
-#include "switch/kernel/measure/sum_costs.h"
-#include "switch/kernel/switch_events.h"
 
 namespace spillway::kernel {
 namespace {

@@ -1,29 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A switch in the kernel: programs at the interfaces of its ports, and the maps they share. Once
-// attached, it works without a process. A switch with a name is pinned: it stays until it is
-// detached, and any process that knows the name can open it. One without a name ends with the
-// object.
+// A switch in the kernel, and the plan that a scenario makes for it: programs at the interfaces of
+// its ports, and the maps they share. Once attached, it works without a process. A switch with a
+// name is pinned: it stays until it is detached, and any process that knows the name can open it.
+// One without a name ends with the object.
 //
 // attach() attaches all ports or, if one fails, none. Interfaces are those of the calling thread's
 // network namespace. One thread at a time.
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "sim/scenario/scenario.h"
+#include "switch/dataplane/bpf/switch_maps.h"
+#include "switch/dataplane/virtual_port.h"
 #include "switch/fabric/emulator.h"
+#include "switch/fabric/port.h"
 #include "switch/kernel/attachment.h"
-#include "switch/kernel/pins.h"
-#include "switch/kernel/switch_maps.h"
+#include "switch/kernel/program_loading.h"
 #include "switch/kernel/switch_object.h"
-#include "switch/kernel/switch_plan.h"
 
 namespace spillway::kernel {
+
+// ------------------------------------------------------------------ plans
+//
+// A scenario as the kernel can run it: one switch, its ports with their configs, rates and gray
+// loss, and what it adds. Anything that the kernel cannot do (several switches, delays, other
+// faults, tenants) is refused here; the error names the command that can. Plain values; nothing is
+// opened.
+
+// Delays up to this count as those that kernels and cables have anyway.
+inline constexpr base::Duration kNaturalDelay = base::microseconds(50);
+
+struct PlannedPort {
+  std::string name;  // "switch0->host3"
+  std::string interface;
+  spillway_port_config config = {};
+  spillway_link link = {};
+};
+
+struct SwitchPlan {
+  std::vector<PlannedPort> ports;  // in the topology's order of hosts
+  scenario::Adder adder;           // without slots it does not add
+};
+
+// `attachments` are the ports' interfaces, one per host.
+base::Result<SwitchPlan> plan_switch(const scenario::Scenario& scenario,
+                                     std::span<const fabric::PortAttachment> attachments);
+
+// Fails if the kernel switch cannot do this scenario, and says why.
+base::Status check_scenario(const scenario::Scenario& scenario);
 
 enum class Hook : std::uint8_t {
   kXdp,    // forwards by itself; unknown frames go up to the kernel, perhaps a bridge, and are
@@ -62,7 +96,7 @@ class KernelSwitch {
   base::Status add_station(const spillway_station& station, std::uint32_t port);
 
   fabric::FabricSnapshot snapshot() const;
-  // What the user should know: interfaces whose driver has no XDP, and those where XDP may miss
+  // Warnings for the user: interfaces whose driver has no XDP, and those where XDP may miss
   // VLAN tags.
   std::vector<std::string> notices() const;
   const SwitchMaps& maps() const { return maps_; }
@@ -88,6 +122,53 @@ class KernelSwitch {
   std::array<net::UniqueFd, kPrograms.size()> programs_;  // by Program: to detach only these
   std::uint32_t ports_ = 0;
   bool adds_ = false;
+};
+
+}  // namespace spillway::kernel
+
+// A kernel switch's report of every Spillway packet, read from its ring of events from open()
+// on; earlier events are skipped. If nobody reads the ring it fills up, and the switch reports
+// nothing more: read() it every few milliseconds.
+//
+// Keeps at most `most` events and counts the others. Only one reader at a time, over all processes:
+// a reader consumes the events. One thread.
+
+struct ring_buffer;  // libbpf's
+
+namespace spillway::kernel {
+
+class SwitchEvents {
+ public:
+  // Fails if the switch was attached without tracing.
+  static base::Result<std::unique_ptr<SwitchEvents>> open(const KernelSwitch& from,
+                                                          std::size_t most);
+  ~SwitchEvents();
+  SwitchEvents(const SwitchEvents&) = delete;
+  SwitchEvents& operator=(const SwitchEvents&) = delete;
+
+  // Reads all waiting events. Returns true if there were any.
+  bool read();
+
+  // Hands all events so far to the caller.
+  std::vector<spillway_event> take() { return std::move(events_); }
+  std::uint64_t left_out() const { return left_out_; }
+  // Names of the switch's ports, by port number.
+  const std::vector<std::string>& ports() const { return ports_; }
+
+ private:
+  struct Close {
+    void operator()(ring_buffer* ring) const;
+  };
+
+  explicit SwitchEvents(std::size_t most);
+  static int on_event(void* self, void* data, std::size_t bytes);
+  void keep(const spillway_event& event);
+
+  std::unique_ptr<ring_buffer, Close> ring_;
+  std::size_t most_;
+  std::vector<std::string> ports_;
+  std::vector<spillway_event> events_;
+  std::uint64_t left_out_ = 0;
 };
 
 }  // namespace spillway::kernel

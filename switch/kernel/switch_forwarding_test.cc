@@ -10,9 +10,12 @@
 #include <cstring>
 #include <optional>
 
+#include "switch/dataplane/fixup.h"
 #include "switch/dataplane/port_config.h"
+#include "switch/fabric/frame.h"
+#include "switch/fabric/ingress.h"
+#include "switch/kernel/measure/live_switch.h"
 #include "switch/kernel/measure/probe_frames.h"
-#include "switch/kernel/measure/program_run.h"
 #include "switch/kernel/switch_object.h"
 
 namespace spillway::kernel {
@@ -173,5 +176,217 @@ TEST_P(SwitchForwarding, SendersAreLearnedInTheirVlan) {
   EXPECT_EQ(verdict(answer), dropped());  // it would go back
 }
 
+// ------------------------------------------------------------------ tags
+//
+// Frames with VLAN tags through every version of the switch: what the kernel's programs do with
+// them at a full port, what the user-space switch does, and what both should do.
+
+constexpr std::uint16_t kQ = SPILLWAY_ETHERTYPE_VLAN;
+constexpr std::uint16_t kAd = SPILLWAY_ETHERTYPE_SERVICE_VLAN;
+constexpr std::uint32_t kTrimTo = 256;
+constexpr std::uint32_t kOnlyPort = 7;
+
+struct GoldenFrame {
+  const char* name;
+  std::vector<std::uint16_t> tags;
+  std::size_t cut_to;  // 0: whole
+  bool is_spillways;
+};
+
+// Frames that end within the IP header belong to nobody; frames with too many tags belong to
+// others.
+const GoldenFrame kGolden[] = {{"plain", {}, 0, true},
+                               {"q", {kQ}, 0, true},
+                               {"ad", {kAd}, 0, true},
+                               {"ad and q", {kAd, kQ}, 0, true},
+                               {"q and q", {kQ, kQ}, 0, true},
+                               {"three tags", {kAd, kQ, kQ}, 0, false},
+                               {"ends in its tag", {kQ}, 15, false},
+                               {"ends behind its tag's number", {kQ}, 16, false},
+                               {"ends in its second tag", {kAd, kQ}, 19, false},
+                               {"ends behind its tags", {kAd, kQ}, 22, false},
+                               {"ends in IP", {kAd, kQ}, 60, false}};
+
+Frame golden_frame(const GoldenFrame& golden, bool is_ipv6) {
+  Frame frame = frame_of({.is_ipv6 = is_ipv6, .tags = golden.tags, .traffic_class = 9 << 2},
+                         data_payload(1400, 7));
+  if (golden.cut_to != 0) {
+    frame.resize(golden.cut_to);
+  }
+  return frame;
+}
+
+std::uint32_t be16_at(const Frame& frame, std::size_t offset) {
+  return spillway_load_be16(&frame[offset]);
+}
+
+// Expects a trimmed golden frame: its tags, and lengths that agree with the cut.
+void expect_trimmed(const GoldenFrame& golden, bool is_ipv6, const Frame& whole,
+                    const Frame& frame) {
+  const std::size_t ip = 14 + 4 * golden.tags.size();
+  ASSERT_EQ(frame.size(), kTrimTo) << golden.name;
+  EXPECT_TRUE(
+      std::equal(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(ip), whole.begin()))
+      << golden.name;
+  EXPECT_EQ(be16_at(frame, is_ipv6 ? ip + 4 : ip + 2), kTrimTo - ip - (is_ipv6 ? 40 : 0))
+      << golden.name;
+  const std::size_t udp = ip + (is_ipv6 ? 40 : 20);
+  EXPECT_EQ(be16_at(frame, udp + 4), kTrimTo - udp) << golden.name;
+  Frame again = frame;
+  EXPECT_EQ(spillway_fixup_frame(again.data(), again.data() + again.size()),
+            SPILLWAY_FIXUP_NOT_NEEDED);
+  fabric::complete_checksum(again);
+  if (is_ipv6) {
+    EXPECT_EQ(again, frame) << golden.name << ": its checksum was wrong";
+  }
+}
+
+// ------------------------------------------------------------------ user space
+
+// The frame as the fabric sends it from a full port; empty if it is not Spillway's.
+Frame through_the_fabric(const Frame& frame) {
+  sim::PacketPool pool;
+  fabric::Ingress ingress(pool, 2);
+  ingress.take_frame(0, frame, {});
+  EXPECT_EQ(ingress.arrivals().size(), 1U);
+  const sim::PacketIndex index = ingress.arrivals().front().packet;
+  Frame left;
+  if (pool[index].kind == sim::PacketKind::kSpillwayData) {
+    pool.trim(pool[index], kTrimTo);
+    const base::MutableByteView bytes = pool.payload(pool[index]);
+    fabric::fix_lengths(bytes);
+    fabric::set_traffic_class(bytes, SPILLWAY_DSCP_TRIMMED, 0);
+    left.assign(bytes.begin(), bytes.end());
+  }
+  pool.release(index);
+  return left;
+}
+
+TEST(TaggedFrames, AreTrimmedByTheFabric) {
+  for (const GoldenFrame& golden : kGolden) {
+    for (const bool is_ipv6 : {false, true}) {
+      const Frame frame = golden_frame(golden, is_ipv6);
+      const Frame left = through_the_fabric(frame);
+      ASSERT_EQ(!left.empty(), golden.is_spillways) << golden.name;
+      if (golden.is_spillways) {
+        expect_trimmed(golden, is_ipv6, frame, left);
+      }
+    }
+  }
+}
+
+// ------------------------------------------------------------------ tags beside the frame
+
+// Takes the outermost tag out, as the kernel does.
+spillway_tag take_tag(Frame& frame) {
+  if (frame.size() < 18 || spillway_is_tag(be16_at(frame, 12)) == 0) {
+    return {};
+  }
+  const spillway_tag tag = {static_cast<__u16>(be16_at(frame, 12)),
+                            static_cast<__u16>(be16_at(frame, 14))};
+  frame.erase(frame.begin() + 12, frame.begin() + 16);
+  return tag;
+}
+
+TEST(TaggedFrames, AreTheSameWhereverTheirTagLies) {
+  for (const GoldenFrame& golden : kGolden) {
+    for (const bool is_ipv6 : {false, true}) {
+      const Frame inside = golden_frame(golden, is_ipv6);
+      Frame bare = inside;
+      const spillway_tag beside = take_tag(bare);
+      const spillway_tag none = {};
+      spillway_layout layouts[2];
+      spillway_frame frames[2];
+      spillway_station stations[2];
+      spillway_read_frame(inside.data(), inside.data() + inside.size(),
+                          static_cast<__u32>(inside.size()), &layouts[0], &frames[0]);
+      spillway_read_frame_beside(bare.data(), bare.data() + bare.size(),
+                                 static_cast<__u32>(bare.size()), &beside, &layouts[1], &frames[1]);
+      EXPECT_EQ(std::memcmp(&frames[0], &frames[1], sizeof(spillway_frame)), 0) << golden.name;
+      EXPECT_EQ(frames[0].flags, golden.is_spillways ? SPILLWAY_FRAME_TRIMMABLE : 0);
+      if (layouts[0].ip != 0) {
+        EXPECT_EQ(layouts[0].ip, layouts[1].ip + spillway_bytes_beside(&beside)) << golden.name;
+      }
+      ASSERT_TRUE(spillway_read_receiver(inside.data(), inside.data() + inside.size(), &none,
+                                         &stations[0]));
+      ASSERT_TRUE(
+          spillway_read_receiver(bare.data(), bare.data() + bare.size(), &beside, &stations[1]));
+      EXPECT_EQ(std::memcmp(&stations[0], &stations[1], sizeof(spillway_station)), 0);
+    }
+  }
+}
+
+// ------------------------------------------------------------------ the kernel
+
+class TaggedFramesInKernel : public testing::TestWithParam<Program> {
+ protected:
+  bool start() {
+    base::Result<SwitchObject> object = SwitchObject::load({.programs = {GetParam()}});
+    if (!object.ok()) {
+      EXPECT_NE(object.status().message().find("CAP_BPF"), std::string::npos)
+          << object.status().message();
+      return false;
+    }
+    object_.emplace(std::move(object).value());
+    maps_.emplace(object_->maps().value());
+    for (const std::uint16_t vlan :
+         {std::uint16_t{0}, kProbeVlan, std::uint16_t{SPILLWAY_STATION_SERVICE | kProbeVlan}}) {
+      spillway_station station = {};
+      std::memcpy(station.address, kProbeReceiver, sizeof(kProbeReceiver));
+      station.vlan = vlan;
+      EXPECT_TRUE(maps_->write_station(station, kOnlyPort).ok());
+    }
+    EXPECT_TRUE(maps_->write_interface(kOnlyPort, 1).ok());  // `lo`, where test frames come in
+    set_up_full_port();
+    return true;
+  }
+
+  void set_up_full_port() {
+    spillway_switch_port port = {};
+    port.ifindex = 2;  // not where the frames come in
+    port.config = dataplane::default_port_config(SPILLWAY_PORT_TRIM);
+    port.config.queue_bytes = 1;
+    port.config.trim_bytes = kTrimTo;
+    EXPECT_TRUE(maps_->write_port(kOnlyPort, port).ok());
+    EXPECT_TRUE(maps_->seed_processors().ok());
+  }
+
+  std::optional<SwitchObject> object_;
+  std::optional<SwitchMaps> maps_;
+};
+
+std::string tagging_hook_name(const testing::TestParamInfo<Program>& program) {
+  return program.param == Program::kXdp ? "Xdp" : "Tc";
+}
+INSTANTIATE_TEST_SUITE_P(Hooks, TaggedFramesInKernel,
+                         testing::Values(Program::kXdp, Program::kAdmit), tagging_hook_name);
+
+TEST_P(TaggedFramesInKernel, AreTrimmedAsTheFabricTrimsThem) {
+  if (!start()) {
+    GTEST_SKIP() << "no right to load programs";
+  }
+  const bool is_xdp = GetParam() == Program::kXdp;
+  const std::uint32_t go_on = is_xdp ? std::uint32_t{XDP_REDIRECT} : std::uint32_t{TC_ACT_OK};
+  const std::uint32_t leave =
+      is_xdp ? std::uint32_t{XDP_PASS} : static_cast<std::uint32_t>(TC_ACT_UNSPEC);
+  std::uint64_t trimmed = 0;
+  for (const GoldenFrame& golden : kGolden) {
+    for (const bool is_ipv6 : {false, true}) {
+      const Frame frame = golden_frame(golden, is_ipv6);
+      if (!is_xdp && frame.size() < 54) {
+        continue;  // too short for a socket buffer
+      }
+      const base::Result<ProgramRun> run = run_program(object_->program_fd(GetParam()), frame);
+      ASSERT_TRUE(run.ok()) << run.status().message();
+      ASSERT_EQ(run->verdict, golden.is_spillways ? go_on : leave) << golden.name;
+      const Frame left = through_the_fabric(frame);
+      ASSERT_EQ(run->frame, golden.is_spillways ? left : frame) << golden.name;
+      trimmed += golden.is_spillways ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(maps_->tally(kOnlyPort).counters.packets[SPILLWAY_REASON_TRIMMED], trimmed);
+}
+
 }  // namespace
+
 }  // namespace spillway::kernel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "switch/kernel/switch_plan.h"
+#include "switch/kernel/kernel_switch.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 namespace spillway::kernel {
 namespace {
 
-base::Status not_here(std::string_view what) {
+base::Status unsupported(std::string_view what) {
   return base::invalid_argument(
       fmt::format("{}: the switch in the kernel has no such thing; the one in user space has "
                   "(`spillway switch run`, `spillway lab run --dataplane user`)",
@@ -23,22 +23,22 @@ base::Status check_fault(const scenario::Fault& fault) {
   const bool is_loss =
       fault.kind == scenario::FaultKind::kGray || fault.kind == scenario::FaultKind::kLoss;
   if (!is_loss || fault.from != base::Instant() || fault.until != transport::kNever) {
-    return not_here("a fault other than loss that lasts (kind=gray or kind=loss)");
+    return unsupported("a fault other than loss that lasts (kind=gray or kind=loss)");
   }
   return {};
 }
 
 base::Status check_topology(const scenario::Topology& topology) {
   if (topology.switch_names.size() != 1) {
-    return not_here(fmt::format("a topology of {} switches", topology.switch_names.size()));
+    return unsupported(fmt::format("a topology of {} switches", topology.switch_names.size()));
   }
   if (topology.hosts() > SPILLWAY_MAX_PORTS) {
-    return not_here(fmt::format("a switch of more than {} ports", SPILLWAY_MAX_PORTS));
+    return unsupported(fmt::format("a switch of more than {} ports", SPILLWAY_MAX_PORTS));
   }
   const bool is_far = std::ranges::any_of(
       topology.links, [](const scenario::Link& link) { return link.delay > kNaturalDelay; });
-  return is_far ? not_here(fmt::format("a link's delay of more than {} us",
-                                       kNaturalDelay.count() / 1000))
+  return is_far ? unsupported(fmt::format("a link's delay of more than {} us",
+                                          kNaturalDelay.count() / 1000))
                 : base::Status();
 }
 
@@ -68,8 +68,8 @@ base::Status check_fault_links(const scenario::Scenario& scenario, const SwitchP
     const bool known = std::ranges::any_of(
         plan.ports, [&fault](const PlannedPort& port) { return port.name == fault.link; });
     if (!known) {
-      return not_here(fmt::format("a fault of link {} (links of the switch are like {})",
-                                  fault.link, plan.ports.front().name));
+      return unsupported(fmt::format("a fault of link {} (links of the switch are like {})",
+                                     fault.link, plan.ports.front().name));
     }
   }
   return {};
@@ -90,7 +90,7 @@ base::Status check_scenario(const scenario::Scenario& scenario) {
       return status;
     }
   }
-  return scenario.tenants.empty() ? base::Status() : not_here("a tenant");
+  return scenario.tenants.empty() ? base::Status() : unsupported("a tenant");
 }
 
 base::Result<SwitchPlan> plan_switch(const scenario::Scenario& scenario,
@@ -102,7 +102,7 @@ base::Result<SwitchPlan> plan_switch(const scenario::Scenario& scenario,
   SwitchPlan plan;
   for (scenario::HostId host = 0; host < topology.hosts(); ++host) {
     if (host >= attachments.size() || attachments[host].interface.empty()) {
-      return not_here(
+      return unsupported(
           fmt::format("a relay (host {} has no interface=)", topology.host_names[host]));
     }
     PlannedPort& port = plan.ports.emplace_back();

@@ -23,7 +23,7 @@
 #include "switch/dataplane/port_config.h"
 #include "switch/dataplane/sum_testing.h"
 #include "switch/kernel/kernel_switch.h"
-#include "switch/kernel/measure/probe_programs.h"
+#include "switch/kernel/measure/live_switch.h"
 
 namespace spillway::kernel {
 namespace {

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Compares the programs in the kernel with the same state machine in C++, on sum packets: every
-// frame must get the same verdict and the same bytes, and slots and counters must agree.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <gtest/gtest.h>
@@ -17,12 +14,15 @@
 #include "switch/dataplane/sum_frame.h"
 #include "switch/dataplane/sum_testing.h"
 #include "switch/fabric/frame.h"
+#include "switch/kernel/measure/live_switch.h"
 #include "switch/kernel/measure/probe_frames.h"
-#include "switch/kernel/measure/program_run.h"
 #include "switch/kernel/switch_object.h"
-#include "switch/kernel/switch_sums.h"
 
 namespace spillway::kernel {
+
+// Compares the programs in the kernel with the same state machine in C++, on sum packets: every
+// frame must get the same verdict and the same bytes, and slots and counters must agree.
+
 namespace {
 
 constexpr std::uint32_t kLoopbackIndex = 1;  // where test frames come in
@@ -227,8 +227,9 @@ class Packets {
   std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
 
   std::uint8_t kind() {
-    constexpr std::uint8_t kRare[] = {SPILLWAY_SUM_REPEAT, SPILLWAY_SUM_FLUSH, SPILLWAY_SUM_FLUSH,
-                                      SPILLWAY_SUM_RESULT, SPILLWAY_SUM_WANT,  0,
+    constexpr std::uint8_t kRare[] = {SPILLWAY_SUM_RETRANSMIT, SPILLWAY_SUM_FLUSH,
+                                      SPILLWAY_SUM_FLUSH,      SPILLWAY_SUM_RESULT,
+                                      SPILLWAY_SUM_WANT,       0,
                                       SPILLWAY_SUM_KINDS};
     return below(5) == 0 ? kRare[below(std::size(kRare))] : std::uint8_t{SPILLWAY_SUM_PART};
   }
@@ -354,4 +355,5 @@ INSTANTIATE_TEST_SUITE_P(Policies, SwitchSums,
                                           testing::Values(Program::kXdp, Program::kForward)));
 
 }  // namespace
+
 }  // namespace spillway::kernel

@@ -108,7 +108,7 @@ class Table(unittest.TestCase):
 
     def test_through_servers_sums_have_the_same_bits(self):
         for arguments in (("--servers", "1"), ("--servers", "2", "-d", "half"),
-                          ("--servers", "2", "--mode", "tolerant")):
+                          ("--servers", "2", "--codec", "planes")):
             result = bench("--ranks", "3", "-b", "100000", "-e", "100000", "--json", *arguments)
             self.assertEqual(result.returncode, 0, result.stderr)
             row = json.loads(result.stdout)["results"][0]
@@ -118,14 +118,13 @@ class Table(unittest.TestCase):
 
     def test_codes_that_switches_can_add(self):
         for arguments, code, precision, largest_nmse in (
-                (("--code", "thc"), "thc", 4, 0.05), (("--code", "thc", "--precision", "8"), "thc", 8, 0.01),
-                (("--code", "blocks", "--algorithm", "switch"), "blocks", 16, 1e-9)):
-            result = bench("--ranks", "3", "-b", "400000", "-e", "400000", "--json", "--mode", "tolerant", "--loss-bound",
-                           "0", *arguments)
+                (("--codec", "levels"), "levels", 4, 0.05), (("--codec", "levels", "--bits", "8"), "levels", 8, 0.01),
+                (("--codec", "blocks", "--algorithm", "switch"), "blocks", 16, 1e-9)):
+            result = bench("--ranks", "3", "-b", "400000", "-e", "400000", "--json", "--loss-bound", "0", *arguments)
             self.assertEqual(result.returncode, 0, result.stderr)
             report = json.loads(result.stdout)
             tolerance, row = report["config"]["tolerance"], report["results"][0]
-            self.assertEqual((tolerance["code"], tolerance["precision"], row["algorithm"]), (code, precision, "switch"))
+            self.assertEqual((tolerance["codec"], tolerance["precision"], row["algorithm"]), (code, precision, "switch"))
             self.assertTrue(row["replicas_agree"], arguments)
             self.assertLess(row["nmse"], largest_nmse, arguments)
             # No switch on loopback adds: every part arrived unsummed.
@@ -135,7 +134,7 @@ class Table(unittest.TestCase):
     def test_a_switch_adds_only_what_is_coded_for_it(self):
         result = bench("-b", "4K", "-e", "4K", "--algorithm", "switch")
         self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertIn("the code thc or blocks", result.stderr)
+        self.assertIn("the codec levels or blocks", result.stderr)
 
     def test_json_says_what_the_table_says(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -168,7 +167,7 @@ class Table(unittest.TestCase):
 class Usage(unittest.TestCase):
     def test_wrong_usage_exits_with_2(self):
         for arguments in (("-d", "float8"), ("-o", "prod"), ("-b", "1M", "-e", "1K"), ("-b", "2", "-e", "2"),
-                          ("-b", "many"), ("--ranks", "0"), ("--compare", "nccl"), ("--precision", "33"),
+                          ("-b", "many"), ("--ranks", "0"), ("--compare", "nccl"), ("--bits", "33"), ("--codec", "thc"),
                           ("--loss-bound", "2"), ("-i", "0"), ("-b", "4", "-e", "1G", "-i", "4")):
             result = bench(*arguments)
             self.assertEqual(result.returncode, 2, arguments)

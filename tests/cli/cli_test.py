@@ -6,6 +6,7 @@
 """
 import json
 import pathlib
+import re
 import socket
 import struct
 import sys
@@ -30,19 +31,26 @@ def run(*arguments, cwd=None):
 
 class Help(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
-        commands = ([], ["codec"], ["codec", "tour"], ["bench"], ["bench", "codec"], ["bench", "sim"])
-        commands += (["bench", "checks"], ["bench", "entropy"], ["bench", "transport-core"], ["sim"], ["sim", "run"], ["sim", "soak"], ["sim", "drill"])
-        commands += (["switch"], ["switch", "run"], ["env"], ["job"], ["job", "run"], ["emulate"], ["emulate", "lint"], ["emulate", "show"], ["emulate", "convert"], ["emulate", "synthesize"], ["emulate", "simulate"], ["emulate", "run"], ["emulate", "timers"])
-        for command in commands:
+        commands = [[]]
+        for command in commands:  # grows: the commands that a help lists are looked at, too
             result = run(*command, "--help")
             self.assertEqual(result.returncode, 0, command)
             self.assertIn("Example", result.stdout, command)
+            listed = result.stdout.partition("\nSubcommands:\n")[2]
+            commands += [[*command, verb] for verb in re.findall(r"(?m)^  ([a-z]+) ", listed)]
+        for command in (["codec"], ["bench", "transport"], ["emulate", "show"], ["job", "status"], ["server"]):
+            self.assertIn(command, commands)
+
+    def test_internal_commands_are_hidden(self):
+        for noun, verb in (("lab", "load"), ("emulate", "enter")):
+            self.assertNotRegex(run(noun, "--help").stdout, rf"(?m)^  {verb} ")
+            self.assertEqual(run(noun, verb, "--help").returncode, 0)
 
     def test_version_is_a_version(self):
         self.assertRegex(run("--version").stdout, r"^spillway \d+\.\d+\.\d+\n$")
 
     def test_wrong_usage_exits_with_2(self):
-        for command in ([], ["nonsense"], ["codec", "tour", "--precision", "33"], ["bench", "codec", "--part", "x"],
+        for command in ([], ["nonsense"], ["codec", "--bits", "33"], ["bench", "codec", "--part", "x"],
                         ["bench", "codec", "--device", "cuda:x"]):
             self.assertEqual(run(*command).returncode, 2, command)
 
@@ -61,7 +69,7 @@ class Help(unittest.TestCase):
     @staticmethod
     def wrong_values(relay, pair):
         """(command, the option that its message names, further words)"""
-        yield from ((["codec", "tour", "--mtu", "100"], "--mtu", "576 to 9000"),
+        yield from ((["codec", "--mtu", "100"], "--mtu", "576 to 9000"),
                     (["sim", "drill", "--phases", "--seed", "100000"], "--seed", "from 1 to 264"),
                     (["bench", "transport", "--garbage", "x"], "--garbage", "not a rate"),
                     (["bench", "incast", "--job", "x"], "--job", "not key=value"),
@@ -87,46 +95,46 @@ class Help(unittest.TestCase):
             yield ["emulate", "stage", "--world", "4", *real, option, value, "--", "true"], option, words
 
 
-class Tour(unittest.TestCase):
+class Codec(unittest.TestCase):
     def test_prints_a_table_and_writes_a_page(self):
         with tempfile.TemporaryDirectory() as folder:
-            result = run("codec", "tour", "--gradient", GRADIENT, "--out", "tour", cwd=folder)
+            result = run("codec", "--gradient", GRADIENT, "--out", "page", cwd=folder)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn("cut to (bytes)", result.stdout)
-            page = (pathlib.Path(folder) / "tour" / "tour.html").read_text()
-            self.assertIn("coded-8", result.stdout)
+            page = (pathlib.Path(folder) / "page" / "codec.html").read_text()
+            self.assertIn("entropy-8", result.stdout)
             self.assertIn("No sketch", result.stdout)
-            # Cuts and drops; then planes, thc, coded, fp16 and top-k.
+            # Cuts and drops; then planes, levels, entropy, fp16 and top-k.
             self.assertEqual(page.count("<polyline"), 5 + 5)
-            self.assertEqual((pathlib.Path(folder) / "tour" / "rates.svg").read_text().count("<polyline"), 5)
+            self.assertEqual((pathlib.Path(folder) / "page" / "rates.svg").read_text().count("<polyline"), 5)
             self.assertNotIn("http-equiv", page)
             self.assertNotIn("src=", page)  # opens without network
             self.assertEqual(result.stderr, "")  # no progress bar without a terminal
 
     def test_json_shows_that_cutting_beats_dropping(self):
         with tempfile.TemporaryDirectory() as folder:
-            result = run("codec", "tour", "--gradient", GRADIENT, "--json", cwd=folder)
-            tour = json.loads(result.stdout)
-        cuts = {cut["cut_bytes"]: cut for cut in tour["cuts"]}
+            result = run("codec", "--gradient", GRADIENT, "--json", cwd=folder)
+            compared = json.loads(result.stdout)
+        cuts = {cut["cut_bytes"]: cut for cut in compared["cuts"]}
         self.assertLess(cuts[206]["nmse_tenth_cut"], 0.5 * cuts[206]["nmse_tenth_dropped"])
-        errors = [cut["nmse_all_cut"] for cut in tour["cuts"]]
+        errors = [cut["nmse_all_cut"] for cut in compared["cuts"]]
         self.assertEqual(errors, sorted(errors))  # smaller cuts, larger error
 
     def test_json_has_bits_and_error_of_every_code(self):
         with tempfile.TemporaryDirectory() as folder:
             before = GRADIENT.with_name("conv_step1.f32")
-            result = run("codec", "tour", "--gradient", GRADIENT, "--previous", before, "--json", cwd=folder)
+            result = run("codec", "--gradient", GRADIENT, "--previous", before, "--json", cwd=folder)
             self.assertEqual(result.returncode, 0, result.stderr)
             rates = json.loads(result.stdout)["rates"]
         families = {rate["family"] for rate in rates}
-        self.assertTrue({"exact", "fp16", "planes", "thc", "blocks", "coded", "top-k"} <= families)
+        self.assertTrue({"exact", "fp16", "planes", "levels", "blocks", "entropy", "top-k"} <= families)
         for family in families:
             points = [(rate["bits_per_value"], rate["nmse"]) for rate in rates if rate["family"] == family]
             self.assertEqual(points, sorted(points, key=lambda point: (point[0], -point[1])), family)
             self.assertEqual([error for _, error in points], sorted((error for _, error in points), reverse=True), family)
         for rate in rates:
             self.assertGreater(min(rate["encode_gb_per_s"], rate["decode_gb_per_s"]), 0)
-            if rate["family"] == "coded":
+            if rate["family"] == "entropy":
                 self.assertLess(rate["bits_per_value"], int(rate["code"].split("-")[1]))
                 self.assertIn(rate["table"], ("own, sent along", "last step's"))
 
@@ -140,7 +148,7 @@ class Tour(unittest.TestCase):
                 (["--previous", str(GRADIENT)], "--previous a step of the same tensor"),
                 (["--gradient", str(GRADIENT), "--out", "/proc/nowhere"], "--out"),
             ):
-                result = run("codec", "tour", *arguments, cwd=folder)
+                result = run("codec", *arguments, cwd=folder)
                 self.assertEqual(result.returncode, 1, arguments)
                 self.assertIn(sentence, result.stderr)
 
@@ -148,7 +156,7 @@ class Tour(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "nan.f32"
             path.write_bytes(struct.pack("<3f", 1.0, float("nan"), 2.0))
-            result = run("codec", "tour", "--gradient", path, "--out", folder)
+            result = run("codec", "--gradient", path, "--out", folder)
             self.assertEqual(result.returncode, 1)
             self.assertIn("not finite", result.stderr)
 
@@ -285,8 +293,8 @@ class Bench(unittest.TestCase):
         sim = json.loads(run("bench", "sim", "--hosts", "16", "32", "--megabytes", "1", "--repetitions", "1", "--json").stdout)
         self.assertEqual([row["hosts"] for row in sim["rows"]], [16, 32])
         self.assertGreater(sim["rows"][0]["delivered_data_packets"], 16 * 240)
-        core = json.loads(run("bench", "transport-core", "--quick", "--json").stdout)
-        self.assertEqual(len(core["rows"]), 4)
+        core = json.loads(run("bench", "transport", "--core", "--quick", "--json").stdout)
+        self.assertEqual(len(core["rows"]), 3)
         self.assertGreater(min(row["packets_per_s"] for row in core["rows"]), 0)
 
     def test_error_figures_meet_their_bars(self):
@@ -325,7 +333,7 @@ class Bench(unittest.TestCase):
             self.assertGreater(row["over_copy"], 0.1, row)
 
     def test_lossless_codes_stay_close_to_the_entropy(self):
-        result = run("bench", "entropy", "--quick", "--json", "--gradients", GRADIENT.parent)
+        result = run("bench", "codec", "--part", "entropy", "--quick", "--json", "--gradients", GRADIENT.parent)
         self.assertEqual(result.returncode, 0, result.stderr)
         rows = json.loads(result.stdout)["rows"]
         coders = {row["coder"] for row in rows}
@@ -337,7 +345,7 @@ class Bench(unittest.TestCase):
                 self.assertLess(row["bits_per_value"], 1.01 * row["entropy_bits"], row)
 
     def test_checks_are_ratios_to_crc32c(self):
-        result = run("bench", "checks", "--bytes", "160", "1452", "--rounds", "1", "--json")
+        result = run("bench", "codec", "--part", "checks", "--bytes", "160", "1452", "--rounds", "1", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         rows = json.loads(result.stdout)["rows"]
         for size in (160, 1452):
@@ -346,7 +354,7 @@ class Bench(unittest.TestCase):
             for row in of_size.values():
                 ratio = row["ns_per_packet"] / of_size["crc32c"]["ns_per_packet"]
                 self.assertAlmostEqual(row["of_crc32c"], ratio, places=6)
-        self.assertEqual(run("bench", "checks", "--bytes", "100").returncode, 2)
+        self.assertEqual(run("bench", "codec", "--part", "checks", "--bytes", "100").returncode, 2)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ GRADIENT_BYTES = 4 * compare_script.WIDTH * compare_script.WIDTH
 
 def notes_on_scripts(report):
     # Ignores notes that the machine was too slow for the run.
-    return [note for note in report["notes"] if "fell behind" not in note and "took away" not in note]
+    return [note for note in report["notes"] if "fell behind" not in note and "hypervisor took" not in note]
 
 
 class Scripts(unittest.TestCase):

@@ -60,7 +60,7 @@ def main():
     backend, transport, path = sys.argv[1:4]
     steps = int(sys.argv[4]) if len(sys.argv) > 4 else 20
     told = {name: os.environ.get(name) for name in
-            ("SPILLWAY_MODE", "SPILLWAY_PRECISION", "SPILLWAY_CARRIER", "SPILLWAY_LAB_HOOK", "PYTHONPATH",
+            ("SPILLWAY_CODEC", "SPILLWAY_BITS", "SPILLWAY_CARRIER", "SPILLWAY_LAB_HOOK", "PYTHONPATH",
              "SPILLWAY_LIBRARY")}
     told |= {"backend": backend, "transport": transport}
     address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))

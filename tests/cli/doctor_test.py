@@ -95,8 +95,11 @@ class OnThisHost(unittest.TestCase):
         self.assertEqual(told["summary"]["fit"], result.returncode == 0)
 
     def test_text_has_remedies_below_and_no_colours_without_a_terminal(self):
-        result = doctor(SPILLWAY_GRO="0")
-        self.assertRegex(result.stdout, r"note +gro +turned off by SPILLWAY_GRO=0\n +do: unset SPILLWAY_GRO\n")
+        result = doctor()
+        lines = result.stdout.splitlines()[:-1]
+        for line, below in zip(lines, [*lines[1:], ""]):
+            if not line.startswith((" ", "ok")):
+                self.assertRegex(below, r"^ +do: \S")
         self.assertNotIn("\x1b", result.stdout)
 
     def test_help_tells_the_exit_codes(self):

@@ -62,26 +62,29 @@ class Folder(unittest.TestCase):
         return path
 
 
-class Lint(Folder):
+class Check(Folder):
     def test_a_sound_trace_has_no_findings(self):
-        result = run("lint", self.write("pair.goal", GOAL))
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("2 ranks, 4 nodes, 2 dependencies: 0 errors, 0 warnings", result.stdout)
+        for arguments in ((), ("--check",)):
+            result = run("show", self.write("pair.goal", GOAL), *arguments)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("2 ranks, 4 nodes, 2 dependencies: 0 errors, 0 warnings", result.stdout)
 
     def test_what_cannot_run_is_named_and_the_exit_code_is_1(self):
-        result = run("lint", self.write("pair.goal", GOAL.replace("send 4096b to 1 tag 0", "calc 1")), "--json")
-        self.assertEqual(result.returncode, 1)
-        report = json.loads(result.stdout)
-        self.assertEqual(report["counts"]["cannot run"], 1)
-        texts = [finding["text"] for finding in report["findings"]]
-        self.assertIn("message 0 from rank 0 to rank 1 with tag 0: rank 1 came, rank 0 did not", texts)
+        trace = self.write("pair.goal", GOAL.replace("send 4096b to 1 tag 0", "calc 1"))
+        for arguments in ((), ("--check",)):
+            result = run("show", trace, "--json", *arguments)
+            self.assertEqual(result.returncode, 1)
+            report = json.loads(result.stdout)
+            self.assertEqual(report["counts"]["cannot run"], 1)
+            texts = [finding["text"] for finding in report["findings"]]
+            self.assertIn("message 0 from rank 0 to rank 1 with tag 0: rank 1 arrived, rank 0 did not", texts)
 
     def test_names_from_traces_cannot_move_the_cursor(self):
         computes = {**COMPUTES, "data_deps": [7, "\x1b[2J\x9b1A"]}
         for place in (self.write("\x1b[31m\x9bred.0.json", json.dumps(computes)),
                       self.write("group.0.json", json.dumps([COMPUTES, {**COMPUTES, "Name": "\x1b[2J\x9b1A"}]))):
-            for arguments in ((), ("--json",)):
-                result = run("lint", place, *arguments)
+            for arguments in ((), ("--json",), ("--check",), ("--check", "--json")):
+                result = run("show", place, *arguments)
                 self.assertNotRegex(result.stdout + result.stderr, "[\x1b\x9b]")
 
     def test_what_is_no_trace_gets_a_sentence(self):
@@ -90,11 +93,11 @@ class Lint(Folder):
             ("odd.json", "{}", "workload_graph"),
             ("odd.goal", "num_ranks 1\nrank 0 {\nl1: jump\n}\n", "line 3"),
         ):
-            result = run("lint", self.write(name, text))
+            result = run("show", "--check", self.write(name, text))
             self.assertEqual(result.returncode, 1, name)
             self.assertIn(sentence, result.stderr)
             self.assertIn(name, result.stderr)
-        self.assertIn("no trace at", run("lint", self.folder / "nothing").stderr)
+        self.assertIn("no trace at", run("show", "--check", self.folder / "nothing").stderr)
 
     @unittest.skipIf(WITHOUT_FOREIGN, "no ../shared/data/chakra beside the checkout")
     def test_traces_that_others_wrote_are_sound(self):
@@ -103,7 +106,7 @@ class Lint(Folder):
             ("all_reduce_4npus_1MB/all_reduce", 4, 0),
             ("pytorch_real.0.et.gz", 3664, 181878),
         ):
-            result = run("lint", FOREIGN / place, "--json")
+            result = run("show", "--check", FOREIGN / place, "--json")
             self.assertEqual(result.returncode, 0, result.stderr)
             report = json.loads(result.stdout)
             self.assertEqual((report["nodes"], report["dependencies"]), (nodes, edges))
@@ -129,7 +132,7 @@ class Convert(Folder):
         trace = self.write("pair.goal", GOAL)
         for extra in ([], ["--gzip"]):
             out = self.folder / f"out{len(extra)}"
-            result = run("convert", trace, out, *extra)
+            result = run("convert", trace, "--out", out, *extra)
             self.assertEqual(result.returncode, 0, result.stderr)
             first = json.loads(run("show", trace, "--json").stdout)
             again = json.loads(run("show", out, "--json").stdout)
@@ -149,7 +152,7 @@ class Simulate(Folder):
     def test_a_synthesized_trace_is_sound_and_takes_as_long_as_its_model(self):
         out = self.folder / "traces" / "llm"
         self.assertEqual(run("synthesize", out, *self.MODEL).returncode, 0)
-        self.assertEqual(run("lint", out).returncode, 0)
+        self.assertEqual(run("show", "--check", out).returncode, 0)
         self.assertEqual(self.time_of(out), self.time_of(*self.MODEL))
 
     def test_what_if_changes_the_answer(self):
@@ -172,7 +175,7 @@ class Simulate(Folder):
         results = self.folder / "results.csv"
         result = run("simulate", *self.MODEL, "--dead", "3=1ms", "--results", results)
         self.assertEqual(result.returncode, 1)
-        self.assertRegex(result.stderr, r"of group '.*': ranks? .* came, ranks? .*3.* did not")
+        self.assertRegex(result.stderr, r"of group '.*': ranks? .* arrived, ranks? .*3.* did not")
         lines = results.read_text().splitlines()
         self.assertEqual(lines[0], "what,group,members,bytes,began_us,ended_us")
         self.assertGreater(len(lines), 1)
@@ -214,7 +217,7 @@ class Simulate(Folder):
         """The "._" files that macOS creates, and years that look like ranks."""
         self.assertEqual(run("synthesize", self.folder / "a", "--data", "2", "--layers", "1").returncode, 0)
         self.write("._a.0.et", "no trace")
-        result = run("lint", self.folder)
+        result = run("show", "--check", self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("2 ranks", result.stdout)
         alone = self.folder / "alone"
@@ -222,7 +225,7 @@ class Simulate(Folder):
         dated = alone / "resnet.2024.json"
         dated.write_text(json.dumps({"workload_graph": [COMPUTES]}))
         for place in (dated, alone, alone / "resnet"):
-            shown = run("lint", place)
+            shown = run("show", "--check", place)
             self.assertIn("1 ranks, 1 nodes", shown.stdout, shown.stderr)
 
 
@@ -249,7 +252,7 @@ class Run(Folder):
             self.assertGreaterEqual(rank["time_us"], rank["computing_us"])
             self.assertEqual(rank["operations"], 2 * 2 * (4 + 1))  # four per layer, plus its gradients
         # The recording is a trace of the replay: the same collectives among the same ranks, and more (barriers).
-        self.assertEqual(run("lint", recorded).returncode, 0, run("lint", recorded).stdout)
+        self.assertEqual(run("show", "--check", recorded).returncode, 0, run("show", "--check", recorded).stdout)
         def calls(place):
             shown = json.loads(run("show", place, "--json").stdout)
             return {(row["what"], row["among"], row["bytes"]): row["calls"] for row in shown["communication"]}
@@ -262,9 +265,9 @@ class Run(Folder):
             self.assertEqual(run("synthesize", self.folder / name, *model, "--layers", "1", "--hidden", "64", "--sequence",
                                  "16", "--flops", "1e9").returncode, 0)
         both = self.folder / "both"
-        merged = run("merge", both, self.folder / "first", self.folder / "second", "--among")
+        merged = run("convert", self.folder / "first", self.folder / "second", "--out", both, "--among")
         self.assertIn("2 jobs, 8 ranks", merged.stdout, merged.stderr)
-        self.assertEqual(run("lint", both).returncode, 0, run("lint", both).stdout)
+        self.assertEqual(run("show", "--check", both).returncode, 0, run("show", "--check", both).stdout)
         alone = run("run", "--trace", both, "--ranks-here", "8", "--json")
         self.assertEqual(alone.returncode, 0, alone.stderr)
         outputs, codes = self.start(2, "--trace", both, "--ranks-here", "4", "--json")
@@ -295,8 +298,8 @@ class Run(Folder):
         self.assertEqual(result.returncode, 1)
         self.assertIn("--preset", result.stderr)
 
-    def test_timers_are_measured(self):
-        result = run("timers", "--pending", "10", "1000", "--waits", "50", "--json")
+    def test_the_lateness_of_waits_is_measured(self):
+        result = run("run", "--lateness", "10", "1000", "--waits", "50", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual([row["pending"] for row in json.loads(result.stdout)], [10, 1000])
 

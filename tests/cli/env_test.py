@@ -32,15 +32,15 @@ REFUSED = [
     ("SPILLWAY_LINK_RATE", "10gbit", "a whole number, 1000 or more"),
     ("SPILLWAY_PEER_TIMEOUT", "2s", "a number of seconds from 0.1 to 86400, such as 5 or 0.5"),
     ("SPILLWAY_LOSS_BOUND", "1%", "a share from 0 to 1, such as 0.01"),
-    ("SPILLWAY_MODE", "sloppy", "exact or tolerant"),
+    ("SPILLWAY_CODEC", "sloppy", "exact, planes, levels, blocks, entropy, sketch or auto"),
     ("SPILLWAY_SIMD", "sse9", "scalar, neon, avx2, avx512 or simd"),
-    ("SPILLWAY_GRO", "off", "0 or 1"),
-    ("SPILLWAY_BUSY_POLL", "2000000", "a whole number from 0 to 1000000"),
+    ("SPILLWAY_ENCRYPT", "off", "0 or 1"),
+    ("SPILLWAY_TRIM_BYTES", "20000", "a whole number from 0 to 9000"),
     ("SPILLWAY_DEBUG", "LOUD", "NONE, VERSION, WARN, INFO or TRACE"),
     ("SPILLWAY_DEBUG_SUBSYS", "NET,MOON", "a list of INIT, BOOTSTRAP, ENV, NET, COLL, CODEC, METRICS or ALL, with ^ in "
      "front for all but these"),
-    ("SPILLWAY_DUMP_SIGNAL", "KILL", "NONE, USR1, USR2, HUP or QUIT, the number of one, or a real-time signal's"),
-    ("SPILLWAY_METRICS_SECONDS", "0", "a whole number from 1 to 86400"),
+    ("SPILLWAY_METRICS_LISTEN", "http", "a port, or an address and a port, such as 9400, 10.0.0.1:9400 or "
+     "[fd00::1]:9400"),
     ("SPILLWAY_COMM_ID", "here", "a host and a port, such as 10.0.0.1:29517"),
     ("SPILLWAY_LISTEN", "here:7", "an address and a port, such as 10.0.0.1:7077 or [fd00::1]:7077"),
     ("SPILLWAY_RANK", "-1", "a whole number from 0 to 4095"),
@@ -62,8 +62,9 @@ class Table(unittest.TestCase):
                          "run: spillway env --markdown > docs/environment.md")
 
     def test_nothing_reads_a_variable_around_the_table(self):
-        known = {variable["name"] for variable in in_force()["variables"]}
-        read_by_python = {"launcher.py", "library_path.py"}  # before the library is loaded
+        table = (ROOT / "lib" / "base" / "variables.h").read_text(encoding="utf-8")
+        known = set(re.findall(r'\.name = "(SPILLWAY_[A-Z_]+)"', table))
+        read_by_python = {"library_path.py"}  # before the library is loaded
         for source in sorted([*(path for folder in FOLDERS for path in ROOT.glob(f"{folder}/**/*.cc")),
                               *ROOT.glob("python/**/*.py")]):
             if source.stem.endswith("_test"):
@@ -77,38 +78,48 @@ class Table(unittest.TestCase):
             self.assertLessEqual(named, known, source)
 
     def test_text_has_every_variable_with_its_value_and_where_it_is_from(self):
-        result = tool("env", SPILLWAY_MTU="9000", SPILLWAY_DEBUG="info", SPILLWAY_PATHS="")
+        result = tool("env", SPILLWAY_MTU="9000", SPILLWAY_DEBUG="info", SPILLWAY_THREADS="")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertRegex(result.stdout, r"(?m)^  SPILLWAY_MTU +set +9000\n +bytes of the longest IP packet")
         self.assertRegex(result.stdout, r"(?m)^  SPILLWAY_DEBUG +set +INFO$")
-        self.assertRegex(result.stdout, r"(?m)^  SPILLWAY_PATHS +default +8; 1 on loopback$")
+        self.assertRegex(result.stdout, r"(?m)^  SPILLWAY_THREADS +default +a rank's processors minus one, at most 4$")
         self.assertRegex(result.stdout, r"(?m)^  SPILLWAY_PEER_TIMEOUT +default +1.4$")
         for variable in in_force()["variables"]:
             self.assertIn(f"  {variable['name']} ", result.stdout)
 
     def test_json(self):
-        out = in_force(SPILLWAY_PRECISION="12", SPILLWAY_THREADS="many")
+        out = in_force(SPILLWAY_TRIM_BYTES="256", SPILLWAY_THREADS="many")
         self.assertEqual(set(out), {"variables", "unknown"})
         self.assertEqual(out["unknown"], [])
         for variable in out["variables"]:
-            self.assertEqual(set(variable), {"name", "topic", "value", "from", "default", "allowed", "meaning", "read_by",
-                                             "error"}, variable)
+            self.assertEqual(set(variable), {"name", "topic", "value", "from", "default", "allowed", "meaning",
+                                             "read_by", "error"}, variable)
             self.assertIn(variable["from"], ("set", "default"))
             self.assertLessEqual(set(variable["read_by"]), {"library", "PyTorch", "Python", "tool", "lab sets it"})
         by_name = {variable["name"]: variable for variable in out["variables"]}
-        precision, gather = by_name["SPILLWAY_PRECISION"], by_name["SPILLWAY_GATHER_PRECISION"]
-        self.assertEqual((precision["value"], precision["from"], precision["default"]), ("12", "set", "5"))
-        self.assertEqual((gather["value"], gather["from"], gather["default"]), (None, "default", "as SPILLWAY_PRECISION"))
+        trim, mtu = by_name["SPILLWAY_TRIM_BYTES"], by_name["SPILLWAY_MTU"]
+        self.assertEqual((trim["value"], trim["from"], trim["default"]), ("256", "set", "0"))
+        self.assertEqual((mtu["value"], mtu["from"], mtu["default"]), (None, "default", "the interface's"))
         self.assertEqual(by_name["SPILLWAY_THREADS"]["error"],
                          "SPILLWAY_THREADS is 'many': it must be a whole number from 0 to 64")
 
     def test_names_that_nothing_reads_are_named_with_the_nearest(self):
-        result = tool("env", SPILLWAY_PRECISON="12")
-        self.assertEqual(result.returncode, 0)
-        self.assertIn("SPILLWAY_PRECISON\n      is set, but nothing reads it; the nearest name is SPILLWAY_PRECISION\n",
-                      result.stdout)
-        self.assertEqual(in_force(SPILLWAY_PRECISON="12")["unknown"],
-                         [{"name": "SPILLWAY_PRECISON", "nearest": "SPILLWAY_PRECISION"}])
+        result = tool("env", SPILLWAY_TRIM_BYTE="256")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("SPILLWAY_TRIM_BYTE\n      is set, but nothing reads it; the nearest name is "
+                      "SPILLWAY_TRIM_BYTES\n", result.stdout)
+        self.assertEqual(in_force(SPILLWAY_TRIM_BYTE="256")["unknown"],
+                         [{"name": "SPILLWAY_TRIM_BYTE", "nearest": "SPILLWAY_TRIM_BYTES"}])
+
+    def test_other_commands_warn_of_names_that_nothing_reads(self):
+        result = tool("doctor", SPILLWAY_TRIM_BYTE="256")
+        self.assertEqual(result.stderr, "spillway: SPILLWAY_TRIM_BYTE is set, but nothing reads it; the nearest name "
+                                        "is SPILLWAY_TRIM_BYTES\n")
+
+    def test_private_variables_are_neither_listed_nor_unknown(self):
+        out = in_force(SPILLWAY_STAGE="/nowhere", SPILLWAY_LAB_ID="x")
+        self.assertEqual(out["unknown"], [])
+        self.assertFalse({"SPILLWAY_STAGE", "SPILLWAY_LAB_ID"} & {variable["name"] for variable in out["variables"]})
 
     def test_a_secret_is_not_shown(self):
         for secret in ("correct horse battery staple", "too short"):
@@ -121,7 +132,7 @@ class Refused(unittest.TestCase):
     def test_by_the_tool(self):
         for name, value, allowed in REFUSED:
             sentence = f"{name} is '{value}': it must be {allowed}"
-            for command in (["doctor"], ["ps", "--workers", "1"], ["env"], ["env", "--json"]):
+            for command in (["doctor"], ["server", "--workers", "1"], ["env"], ["env", "--json"]):
                 result = tool(*command, **{name: value})
                 self.assertEqual((result.returncode, result.stderr), (2, f"spillway: {sentence}\n"), command)
 

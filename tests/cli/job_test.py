@@ -90,11 +90,12 @@ class Command(WatchedJob, unittest.TestCase):
 
     def test_help_has_examples_and_exit_codes(self):
         said = self.tool("--help").stdout
-        self.assertIn("spillway job move 2", said)
+        self.assertIn("spillway job remove 2 --keep", said)
         self.assertIn("Exit codes", said)
 
     def test_wrong_usage_exits_with_2(self):
-        for arguments in ((), ("move",), ("move", "one"), ("run",), ("join",), ("drain",)):
+        for arguments in ((), ("remove",), ("remove", "one"), ("remove", "1", "--host", "here"), ("run",), ("join",),
+                          ("status", "--page", "page")):
             self.assertEqual(self.tool(*arguments).returncode, 2, arguments)
 
     def check_refused(self, option, sentence, *arguments):
@@ -102,19 +103,19 @@ class Command(WatchedJob, unittest.TestCase):
         self.assertEqual((said.returncode, option in said.stderr, sentence in said.stderr), (2, True, True), said.stderr)
 
     def test_a_wrong_ticket_is_wrong_usage(self):
-        for verb in (("ls",), ("grow",), ("join", "--", "true")):
+        for verb in (("status",), ("grow",), ("join", "--", "true")):
             self.check_refused("--ticket", "no job's ticket", verb[0], "--ticket", "nonsense", *verb[1:])
         self.environment["SPILLWAY_JOB"] = "nonsense"
-        self.check_refused("SPILLWAY_JOB", "no job's ticket", "ls")
+        self.check_refused("SPILLWAY_JOB", "no job's ticket", "status")
         del self.environment["SPILLWAY_JOB"], self.environment["SPILLWAY_JOB_FILE"]
-        self.check_refused("--ticket", "which job?", "ls")
+        self.check_refused("--ticket", "which job?", "status")
         self.check_refused("--ticket", "which job?", "join", "--", "true")
 
     def test_wrong_numbers_are_refused_with_their_range(self):
         large = 20 * "9"
         for option, sentence, *arguments in (
                 ("COUNT", "from 1 to 4096", "grow", "0"), ("COUNT", "from 1 to 4096", "grow", large),
-                ("RANK", "from 0 to 4095", "move", large), ("--times", "from 0 to 4294967295", "watch", "--times", large),
+                ("RANK", "from 0 to 4095", "remove", large), ("--times", "from 0 to 4294967295", "status", "--watch", "--times", large),
                 ("--local-rank", "from 0 to 4095", "join", "--local-rank=-1", "--", "true")):
             self.check_refused(option, sentence, *arguments)
 
@@ -131,13 +132,13 @@ class Command(WatchedJob, unittest.TestCase):
         self.assertNotIn("SPILLWAY_COMM_ID", self.tool("run", "-n", "1", "--master", "nonsense", "--", "true").stderr)
 
     def test_what_cannot_be_gets_a_sentence_and_exit_code_1(self):
-        said = self.tool("ls")
+        said = self.tool("status")
         self.assertEqual((said.returncode, "no ticket in" in said.stderr), (1, True), said.stderr)
-        said = self.tool("ls", "--ticket", "127.0.0.1:1/" + "0" * 32)
+        said = self.tool("status", "--ticket", "127.0.0.1:1/" + "0" * 32)
         self.assertEqual((said.returncode, "127.0.0.1:1" in said.stderr), (1, True), said.stderr)
         (self.path / "ticket").write_text("nonsense\n")
         (self.path / "ticket").chmod(0o600)
-        said = self.tool("ls")
+        said = self.tool("status")
         self.assertEqual((said.returncode, "no job's ticket" in said.stderr), (1, True), said.stderr)
 
     # ---- With a job ----
@@ -147,16 +148,16 @@ class Command(WatchedJob, unittest.TestCase):
         status = self.wait_for(lambda status: status["step"] > 3)
         self.assertEqual([each["rank"] for each in status["members"]], [0, 1, 2, None])
         moved = self.process_of(status, 1)
-        said = self.tool("move", "1")
+        said = self.tool("remove", "1", "--keep")
         self.assertEqual(said.returncode, 0, said.stderr)
         status = self.wait_for(lambda status: status["epoch"] == 2)
         self.assertNotEqual(self.process_of(status, 1), moved)
-        self.assertIn("rank 1 moves", self.tool("ls").stdout)
-        self.assertIn("from 0 to 2", self.tool("move", "9").stderr)
-        self.assertIn("standbys", self.tool("move", "0", "1").stderr)
-        self.assertIn("no rank of the job is on nowhere", self.tool("drain", "nowhere").stderr)
+        self.assertIn("rank 1 moves", self.tool("status").stdout)
+        self.assertIn("from 0 to 2", self.tool("remove", "9", "--keep").stderr)
+        self.assertIn("standbys", self.tool("remove", "0", "1", "--keep").stderr)
+        self.assertIn("no rank of the job is on nowhere", self.tool("remove", "--host", "nowhere").stderr)
         page = self.path / "job.html"
-        self.assertEqual(self.tool("watch", "--times", "1", "--page", str(page)).returncode, 0)
+        self.assertEqual(self.tool("status", "--watch", "--times", "1", "--page", str(page)).returncode, 0)
         self.assertIn("rank 1 moves", page.read_text())
         self.check_ended(job)
 
@@ -194,7 +195,7 @@ class Command(WatchedJob, unittest.TestCase):
 
     def interruptions_of_growth(self, step_s):
         port = self.reserved_ports(3)
-        self.environment["SPILLWAY_METRICS_PORT"] = str(port)
+        self.environment["SPILLWAY_METRICS_LISTEN"] = str(port)
         job = self.start(3, 1, step_s)
         self.wait_for(lambda status: status["step"] > 3)
         before = self.metrics_at(port)
@@ -223,7 +224,7 @@ class Command(WatchedJob, unittest.TestCase):
         waits = status["epoch"] == 1
         self.assertEqual([(each["rank"], each["waits"]) for each in status["members"]],
                          [(0, False), (1, False), (None, waits)])
-        listed = self.tool("ls").stdout
+        listed = self.tool("status").stdout
         self.assertTrue("newcomer" in listed or self.status()["epoch"] > 1, listed)
         self.check_ended(job)
         self.assertEqual(came.wait_for_end(), 0)
@@ -250,7 +251,7 @@ class Command(WatchedJob, unittest.TestCase):
         self.assertEqual([each["rank"] for each in status["members"]][:2], [0, 1])
         self.assertIn("rank 0 is gone", status["last_change"]["why"])
         # Its replacement is called in next. Until that has come, there is no standby.
-        wait_until(lambda: self.tool("move", "1").returncode == 0, "a standby that rank 1 can move to")
+        wait_until(lambda: self.tool("remove", "1", "--keep").returncode == 0, "a standby that rank 1 can move to")
         self.wait_for(lambda status: "rank 1 moves" in status["last_change"]["why"])
         self.check_ended(job)
 

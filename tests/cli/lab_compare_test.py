@@ -28,9 +28,9 @@ WORKER = pathlib.Path(__file__).resolve().parent / "compare_worker.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
 COMMAND = ("--", PYTHON, WORKER, "{backend}", "{transport}", "{log}")
 TRANSPORTS = {"tcp": ("gloo", None), "tcp-fp16": ("gloo", None), "tcp-powersgd": ("gloo", None),
-              "spillway-exact": ("spillway", "exact"), "spillway-16": ("spillway", "tolerant"),
-              "spillway": ("spillway", "tolerant"), "spillway-flat": ("spillway", "tolerant"),
-              "spillway-over-tcp": ("spillway", "tolerant")}
+              "spillway-exact": ("spillway", "exact"), "spillway-16": ("spillway", "planes"),
+              "spillway": ("spillway", "planes"), "spillway-flat": ("spillway", "planes"),
+              "spillway-over-tcp": ("spillway", "planes")}
 # --allow-late: a busy machine is not a failure of the tool.
 NETWORK = ("--preset", "clean", "--hosts", "2", "--rate", "200mbit", "--allow-late")
 # The caller's environment must not influence the tests.
@@ -60,7 +60,7 @@ class InAFolder(unittest.TestCase):
 class Usage(InAFolder):
     def test_help_has_examples_and_the_log(self):
         text = compare("--help").stdout
-        for word in ("Examples:", "{backend}", "{log}", "step_ms", "accuracy", "SPILLWAY_MODE", "--transports", "--rounds",
+        for word in ("Examples:", "{backend}", "{log}", "step_ms", "accuracy", "SPILLWAY_CODEC", "--transports", "--rounds",
                      *TRANSPORTS):
             self.assertIn(word, text)
 
@@ -204,16 +204,17 @@ class TwoTransports(InAFolder):
         result = compare(*NETWORK, "--transports", ",".join(TRANSPORTS), "--out", self.folder, *COMMAND, "5",
                          environment=environment)
         self.assertEqual(result.returncode, 0, result.stderr)
-        for transport, (backend, mode) in TRANSPORTS.items():
+        for transport, (backend, codec) in TRANSPORTS.items():
             lines = (self.folder / f"{transport}.txt").read_text().splitlines()
             self.assertEqual(sorted(line[:4] for line in lines), ["[0] ", "[1] "])
             for line in lines:
                 told = json.loads(line[4:])
-                self.assertEqual((told["transport"], told["backend"], told["SPILLWAY_MODE"]),
-                                 (transport, backend, mode))
+                self.assertEqual((told["transport"], told["backend"], told["SPILLWAY_CODEC"]),
+                                 (transport, backend, codec))
                 self.assertEqual(told["tcp"], "cubic")
-                self.assertEqual(told["SPILLWAY_LAB_HOOK"], transport.partition("-")[2] if backend == "gloo" else "")
-                self.assertEqual(told["SPILLWAY_PRECISION"], "16" if transport == "spillway-16" else None)
+                has_hook = backend == "gloo" or transport == "spillway-flat"
+                self.assertEqual(told["SPILLWAY_LAB_HOOK"], transport.partition("-")[2] if has_hook else "")
+                self.assertEqual(told["SPILLWAY_BITS"], "16" if transport == "spillway-16" else None)
                 if backend == "spillway":
                     self.assertEqual(told["SPILLWAY_CARRIER"], "tcp" if transport == "spillway-over-tcp" else "udp")
                 watch, python = map(pathlib.Path, told["PYTHONPATH"].split(":"))
@@ -250,7 +251,7 @@ class TwoTransports(InAFolder):
         result = compare(*NETWORK, "--transports", "tcp,spillway", "--json", "--out", self.folder, "--",
                          PYTHON, WORKER, "none", "none", "/dev/null", "5")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("only variables such as SPILLWAY_MODE", result.stdout)
+        self.assertIn("only variables such as SPILLWAY_CODEC", result.stdout)
         for run in json.loads(result.stdout)["runs"]:
             self.assertIsNone(run["metrics"]["step_p50_ms"])
             self.assertGreater(run["metrics"]["elapsed_seconds"], 0)

@@ -16,13 +16,12 @@
 #include <sstream>
 #include <vector>
 
-#include "collective/half_float.h"
+#include "collective/reduction.h"
 #include "gpu/cuda_tensor.h"
+#include "gpu/device_coder.h"
 #include "gpu/level_testing.h"
 #include "gpu/message_testing.h"
-#include "gpu/plane_coder.h"
-#include "gpu/sum_testing.h"
-#include "packetize/kept_planes.h"
+#include "packetize/packet_plan.h"
 #include "packetize/packetizer.h"
 #include "wire/data_packet.h"
 
@@ -235,7 +234,7 @@ TEST_F(Cuda, AddsUpToTheOraclesBytes) {
 
 TEST_F(Cuda, KeepsWhatItIsOwedToTheOraclesBytes) {
   for (const bool is_finite : {true, false}) {
-    const OwedCase owed(20'001, is_finite);
+    const ResidualCase owed(20'001, is_finite);
     const DeviceMemory input = upload(owed.own);
     const DeviceMemory residual = upload(owed.before);
     const collective::Operation operation{
@@ -287,12 +286,12 @@ TEST_F(CudaLevels, AreTheOraclesBytesThereAndBack) {
 
 TEST_F(CudaLevels, OfTenThousandRandomRowsAreTheOraclesBytes) {
   for (const auto& [row_log2, rows] : {std::pair{8U, 6'000U}, {10U, 2'500U}, {13U, 1'500U}}) {
-    check(LevelCase(std::size_t{rows} << row_log2, row_log2, 4, Owed::kSomething, row_log2));
+    check(LevelCase(std::size_t{rows} << row_log2, row_log2, 4, Residuals::kSome, row_log2));
   }
 }
 
 TEST_F(CudaLevels, ReadAndWriteBothHalfFloats) {
-  const LevelCase one(50'001, 13, 4, Owed::kNothing, 5);
+  const LevelCase one(50'001, 13, 4, Residuals::kNone, 5);
   for (const collective::DataType type :
        {collective::DataType::kBfloat16, collective::DataType::kFloat16}) {
     const bool is_bfloat16 = type == collective::DataType::kBfloat16;

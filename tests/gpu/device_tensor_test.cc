@@ -9,7 +9,7 @@
 
 #include "comm/job_testing.h"
 #include "gpu/emulated_tensor_testing.h"
-#include "gpu/sum_testing.h"
+#include "gpu/message_testing.h"
 
 namespace spillway::gpu {
 namespace {
@@ -27,7 +27,7 @@ TEST(DeviceTensor, AddsUpToTheCpusBits) {
 
 TEST(DeviceTensor, KeepsWhatItIsOwedToTheCpusBits) {
   for (const bool is_finite : {true, false}) {
-    const OwedCase owed(20'001, is_finite);
+    const ResidualCase owed(20'001, is_finite);
     EmulatedTensor tensor(owed.own.data(), nullptr);
     std::vector<float> memory = owed.before;
     owed.check(tensor, memory.data(), [&] { return memory; });
@@ -129,7 +129,7 @@ TEST(DeviceTensor, ErrorFeedbackWorksOnADeviceAsItDoesOnTheHost) {
 TEST(DeviceTensor, SumsOfLevelsAreTheSameBytesAtAllRanks) {
   constexpr std::size_t kCount = 200'001;
   const collective::Tolerance levels{
-      .code = collective::SumCode::kLevels, .precision = 8, .loss_bound_ppm = 0};
+      .codec = collective::Codec::kLevels, .precision = 8, .loss_bound_ppm = 0};
   const auto on_cpus = reduce(
       3, kCount, [](std::uint16_t, std::vector<float>&) { return nullptr; }, levels);
   const auto mixed = reduce(
@@ -147,7 +147,7 @@ TEST(DeviceTensor, SumsOfLevelsAreTheSameBytesAtAllRanks) {
 }
 
 TEST(DeviceTensor, ErrorFeedbackOfLevelsWorksOnADeviceAsItDoesOnTheHost) {
-  const collective::Tolerance levels{.code = collective::SumCode::kLevels,
+  const collective::Tolerance levels{.codec = collective::Codec::kLevels,
                                      .precision = 2,
                                      .loss_bound_ppm = 0,
                                      .feedback_tensor = 7,
@@ -192,8 +192,8 @@ class FullDevice final : public collective::DeviceTensor {
  public:
   std::uint8_t* host_input() override { return host_.data(); }
   std::uint8_t* host_output() override { return host_.data(); }
-  base::Status bring(std::size_t, std::size_t) override { return full(); }
-  base::Status take_back(std::size_t, std::size_t) override { return full(); }
+  base::Status copy_to_host(std::size_t, std::size_t) override { return full(); }
+  base::Status copy_to_device(std::size_t, std::size_t) override { return full(); }
   base::Result<packetize::KeptPlanes> make_planes(const packetize::PacketPlan& plan) override {
     return packetize::KeptPlanes::make(plan);
   }
@@ -243,8 +243,8 @@ class FullDevice final : public collective::DeviceTensor {
 
 TEST(DeviceTensor, OneThatFailsEndsTheOperationWithItsSentence) {
   const std::optional<collective::Tolerance> tolerances[] = {
-      collective::Tolerance{.code = collective::SumCode::kPlanes, .precision = 8},
-      collective::Tolerance{.code = collective::SumCode::kLevels, .precision = 8},
+      collective::Tolerance{.codec = collective::Codec::kPlanes, .precision = 8},
+      collective::Tolerance{.codec = collective::Codec::kLevels, .precision = 8},
       std::nullopt,
   };
   for (const std::optional<collective::Tolerance>& tolerance : tolerances) {
@@ -274,9 +274,9 @@ TEST(DeviceTensor, IsRefusedWhereNoDeviceCodes) {
   EXPECT_FALSE(collective::validate(operation, {.rank = 0, .world = 1}).ok());
   operation.tolerance = collective::Tolerance{.least_contributors = 0.5};
   EXPECT_FALSE(collective::validate(operation, group).ok());
-  operation.tolerance = collective::Tolerance{.code = collective::SumCode::kLevels, .precision = 4};
+  operation.tolerance = collective::Tolerance{.codec = collective::Codec::kLevels, .precision = 4};
   EXPECT_TRUE(collective::validate(operation, group).ok());
-  operation.tolerance = collective::Tolerance{.code = collective::SumCode::kBlocks};
+  operation.tolerance = collective::Tolerance{.codec = collective::Codec::kBlocks};
   EXPECT_FALSE(collective::validate(operation, group).ok());
 }
 

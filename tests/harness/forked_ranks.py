@@ -43,7 +43,7 @@ class ForkedRanks:
             pipe.close()
 
     def finish(self, quiet_seconds=HANGS_S):
-        """What each rank said, once all have ended; None for one that died silently."""
+        """The words of each rank, once all have ended; None for one that died silently."""
         limit = Limit(quiet_seconds)
         said = [self._hear(rank, limit) for rank in range(len(self._ranks))]
         for rank, (process, _) in enumerate(self._ranks):
@@ -65,6 +65,6 @@ class ForkedRanks:
 
 
 def run_ranks(world, function, *arguments, quiet_seconds=HANGS_S):
-    """What each rank said by calling function's first argument; None for one that died silently."""
+    """The words of each rank, said by calling function's first argument; None for one that died silently."""
     with ForkedRanks(world, function, *arguments) as ranks:
         return ranks.finish(quiet_seconds)

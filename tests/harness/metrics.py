@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks' counters, read over HTTP (SPILLWAY_METRICS_PORT)."""
+"""Ranks' counters, read over HTTP (SPILLWAY_METRICS_LISTEN)."""
 import concurrent.futures
 import re
 import urllib.request

@@ -14,7 +14,7 @@ import sys
 
 CONTAINED = pathlib.Path(__file__).resolve().parent / "contained.sh"
 MARK = "spillway-test"  # the source of contained.sh's mounts
-TRIED = "SPILLWAY_TEST_CONTAINED"
+TRIED = "TEST_CONTAINED"
 CLONE_NEWNET = 0x40000000
 
 
@@ -48,13 +48,15 @@ def in_namespace(name, make):
 
 
 class NetworkNamespaces:
-    """A few hosts around a switch. Leaving the block removes them."""
+    """A few hosts around a switch. Leaving the block removes them. If `splits_bursts`, datagrams pass the links one by
+    one, as on a wire; else a burst of UDP segmentation offload passes as one long packet, whatever the MTU."""
 
     _numbers = itertools.count()
 
-    def __init__(self, hosts, is_ipv6=False):
+    def __init__(self, hosts, is_ipv6=False, splits_bursts=False):
         self.hosts = hosts
         self.is_ipv6 = is_ipv6
+        self.splits_bursts = splits_bursts
         self.number = next(NetworkNamespaces._numbers)
         self.names = {}
 
@@ -90,6 +92,8 @@ class NetworkNamespaces:
                 ip("-n", name, "address", "add", f"{self.address(host)}/64", "dev", "eth0", "nodad")
             else:
                 ip("-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+            if self.splits_bursts:
+                ip("-n", name, "link", "set", "eth0", "gso_max_segs", "1")
             ip("-n", name, "link", "set", "eth0", "up")
 
     def address(self, host):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting in tests: for conditions, never for durations. A limit only ends a hung test, and grows with how slow this
-machine is right now (slowdown.h). ctest names the program that measures it in SPILLWAY_TEST_SLOWDOWN.
+machine is right now (slowdown.h). ctest names the program that measures it in TEST_SLOWDOWN.
 """
 import glob
 import os
@@ -16,7 +16,7 @@ MEASUREMENTS = 5  # before a test fails: a single one may hit a quiet moment
 
 def slowdown():
     """At least 1. Without ctest's variable, as when a test is run by hand: 1."""
-    program = os.environ.get("SPILLWAY_TEST_SLOWDOWN")
+    program = os.environ.get("TEST_SLOWDOWN")
     if not program:
         return 1.0
     return float(subprocess.run([program], capture_output=True, text=True, check=True).stdout)
@@ -92,7 +92,7 @@ class StallWatch:
             before = now
 
     def _look_at_others(self, since_s):
-        """The kernel counts a wait when it ends. What a thread waited beyond the time since the last look is of one
+        """The kernel counts a wait when it ends. Waiting time beyond the time since the last look is of one
         long wait; a thread that merely shares its processor has waited for less than that time."""
         for process in self._processes:
             for thread in glob.glob(f"/proc/{process}/task/*/schedstat"):

@@ -2,7 +2,7 @@
 """Selects the tests of a file to run: those of the quick tier, of the long one or, if run by hand, all of them.
 
 A file with tests of both tiers marks the long ones, @long_tier, and ends in `unittest.main(testLoader=TierLoader())`.
-ctest starts it once for each tier (BOTH_TIERS in tests/CMakeLists.txt) and names the tier in SPILLWAY_TEST_TIER.
+ctest starts it once for each tier (BOTH_TIERS in tests/CMakeLists.txt) and names the tier in TEST_TIER.
 """
 import os
 import unittest
@@ -16,7 +16,7 @@ def long_tier(test):
 
 class TierLoader(unittest.TestLoader):
     def getTestCaseNames(self, case):
-        tier = os.environ.get("SPILLWAY_TEST_TIER")
+        tier = os.environ.get("TEST_TIER")
         names = super().getTestCaseNames(case)
         if tier is None:
             return names

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by tests of jobs whose members change: a job's state, as `spillway job ls` reports it.
+"""Shared by tests of jobs whose members change: a job's state, as `spillway job status` reports it.
 
 WatchedJob is mixed into a test that has tool(*arguments), which runs `spillway job` for the job, and said(), the
 output of its processes.
@@ -11,7 +11,7 @@ from harness.patience import wait_until
 
 class WatchedJob:
     def status(self):
-        asked = self.tool("ls", "--json")
+        asked = self.tool("status", "--json")
         return json.loads(asked.stdout) if asked.returncode == 0 else None
 
     def wait_for(self, condition):

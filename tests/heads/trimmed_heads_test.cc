@@ -16,8 +16,8 @@
 #include "packetize/packetizer.h"
 #include "switch/dataplane/frame.h"
 #include "switch/dataplane/port_config.h"
+#include "switch/kernel/measure/live_switch.h"
 #include "switch/kernel/measure/probe_frames.h"
-#include "switch/kernel/measure/program_run.h"
 #include "switch/kernel/switch_object.h"
 
 namespace spillway {

@@ -108,7 +108,7 @@ NEEDS_NAMESPACES = unittest.skipUnless(can_isolate(), "network namespaces need r
 
 class Usage(unittest.TestCase):
     def test_every_command_has_help_with_an_example(self):
-        for verb in ([], ["run"], ["compare"], ["up"], ["ps"], ["exec"], ["down"], ["presets"]):
+        for verb in ([], ["run"], ["compare"], ["up"], ["ls"], ["exec"], ["down"], ["presets"]):
             result = lab(*verb, "--help")
             self.assertEqual(result.returncode, 0, verb)
             self.assertIn("Example", result.stdout, verb)
@@ -258,8 +258,8 @@ class AsRoot(Ranks, unittest.TestCase):
 
     def check_use_over_time(self, time):
         """Its mean is the link's use, or less if a late fabric sent much at once: a bin is limited to the link's
-        capacity. How much less depends on the machine. lab/watch/time_account_test.cc checks what is in which bin,
-        and lab/network/fabric_sampler_test.cc when the fabric is looked at."""
+        capacity. How much less depends on the machine. lab/time_account_test.cc checks what is in which bin,
+        and lab/network/network_test.cc when the fabric is looked at."""
         bins, length, elapsed = time["use_over_time"], time["bin_ms"], time["elapsed_ms"]
         mean = sum(use * min(length, elapsed - at * length) for at, use in enumerate(bins)) / elapsed
         self.assertLessEqual(max(bins), 1.0)
@@ -311,7 +311,7 @@ class AsNobody(Ranks, unittest.TestCase):
     def test_a_switch_in_the_kernel_takes_root(self):
         result = self.run_lab("--hosts", "2", "--dataplane", "bpf", "--", "true")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("takes root", result.stderr)
+        self.assertIn("needs root", result.stderr)
 
     @classmethod
     def setUpClass(cls):
@@ -349,7 +349,7 @@ class Endings(unittest.TestCase):
 
     def check_nothing_is_left(self):
         wait_until(lambda: not processes_with(self.mark), "the end of all ranks")
-        names = [one["name"] for one in json.loads(lab("ps", "--json").stdout)]
+        names = [one["name"] for one in json.loads(lab("ls", "--json").stdout)]
         self.assertEqual(names, [])
 
     def isolations(self):
@@ -370,7 +370,7 @@ class Endings(unittest.TestCase):
                 process = self.start(isolation)
                 process.kill()
                 process.wait_for_end()
-                wait_until(lambda: json.loads(lab("ps", "--json").stdout) == [], "no lab")
+                wait_until(lambda: json.loads(lab("ls", "--json").stdout) == [], "no lab")
                 self.check_nothing_is_left()
 
 
@@ -385,14 +385,14 @@ class InTheBackground(unittest.TestCase):
         second = lab("up", "--name", self.name, prefix=prefix)
         self.assertEqual(second.returncode, 1)
         self.assertIn("is running", second.stderr)
-        told = {one["name"]: one for one in json.loads(lab("ps", "--json", prefix=prefix).stdout)}
+        told = {one["name"]: one for one in json.loads(lab("ls", "--json", prefix=prefix).stdout)}
         self.assertEqual(told[self.name]["hosts"], 2)
         self.assertEqual(told[self.name]["isolation"], isolation)
-        self.assertIn(self.name, lab("ps", prefix=prefix).stdout)
+        self.assertIn(self.name, lab("ls", prefix=prefix).stdout)
         self.check_exec(prefix)
         down = lab("down", "--name", self.name, prefix=prefix)
         self.assertEqual(down.returncode, 0, down.stderr)
-        self.assertEqual(json.loads(lab("ps", "--json", prefix=prefix).stdout), [])
+        self.assertEqual(json.loads(lab("ls", "--json", prefix=prefix).stdout), [])
         self.assertEqual(processes_with(self.name), [])
 
     def check_exec(self, prefix):

@@ -13,7 +13,7 @@ import sys
 import zlib
 
 import spillway
-from spillway.abi import ALGORITHMS, CODES
+from spillway.abi import ALGORITHMS, CODECS
 
 PATTERN = 1000
 
@@ -36,8 +36,8 @@ def main():
         options.tolerant = 1
         options.loss_bound_ppm = 0
         options.algorithm = ALGORITHMS.index("switch")
-        options.code = CODES.index(sys.argv[3])
-        if sys.argv[3] == "thc":
+        options.codec = CODECS.index(sys.argv[3])
+        if sys.argv[3] == "levels":
             options.precision = options.gather_precision = 8
         for _ in range(operations):
             values = values_of(comm.rank, count)

@@ -90,7 +90,7 @@ class InALab(unittest.TestCase):
     def run_incast(self, *arguments):
         rank = (str(TOOL), "bench", "incast", *JOB, "--rounds", "2", "--as-rank", "spillway", "--rank-folder",
                 str(self.folder))
-        done = tool("trace", "run", *JOB, "--out", str(self.path), "--json", *arguments, "--", *rank)
+        done = tool("trace", *JOB, "--out", str(self.path), "--json", *arguments, "--", *rank)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
@@ -168,17 +168,17 @@ class InALab(unittest.TestCase):
         self.assertGreater(outcome["trace"]["left_out"], 50)
 
     def test_is_written_when_interrupted(self):
-        done = tool("trace", "run", "--hosts", "2", "--allow-late", "--out", str(self.path), "--", "sh", "-c",
+        done = tool("trace", "--hosts", "2", "--allow-late", "--out", str(self.path), "--", "sh", "-c",
                     "[ $RANK = 1 ] || kill -INT $(ps -o ppid= $$)")
         self.assertEqual(done.returncode, 130, done.stderr)
         self.assertIn("no Spillway packets were seen", done.stderr)
         self.assertEqual(Trace(self.path).bars, [])
 
     def test_says_what_it_cannot(self):
-        done = tool("trace", "run", "--out", "/nosuch/trace.json", "--", "true")
+        done = tool("trace", "--allow-late", "--out", "/nosuch/trace.json", "--", "true")
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot write /nosuch/trace.json", done.stderr)
-        done = tool("trace", "run", "--isolation", "none", "--out", str(self.path), "--", "true")
+        done = tool("trace", "--allow-late", "--isolation", "none", "--out", str(self.path), "--", "true")
         self.assertEqual(done.returncode, 1)
         self.assertIn("--isolation none", done.stderr)
 
@@ -237,7 +237,7 @@ class OfASwitch(unittest.TestCase):
         return json.loads(told)[0]["stats64"]["tx"]["dropped"]
 
     def start_trace(self):
-        tracing = Started([TOOL, "trace", "switch", "--name", NAME, "--for", f"{patience(600):.0f}s", "--json", "--out",
+        tracing = Started([TOOL, "trace", "--switch", NAME, "--for", f"{patience(600):.0f}s", "--json", "--out",
                            self.path], self)
         # The file appears once the reader is attached to the switch.
         wait_until(lambda: self.path.exists() or tracing.poll() is not None, "a trace that has begun")
@@ -289,7 +289,7 @@ class OfASwitch(unittest.TestCase):
 
     def test_one_that_tells_nothing(self):
         self.attach()
-        done = tool("trace", "switch", "--name", NAME, "--out", str(self.path))
+        done = tool("trace", "--switch", NAME, "--out", str(self.path))
         self.assertEqual(done.returncode, 1)
         self.assertIn("attach it with --trace", done.stderr)
         self.assertFalse(self.path.exists())

@@ -23,20 +23,19 @@ import torch
 from spillway import abi
 from spillway.torch import auto_codec, codec_chooser
 from spillway.torch.auto_codec import ErrorSample, StepClock, tolerances_of
-from spillway.torch.auto_windows import window_of
+from spillway.torch.backend_codec import codec_from_environment, window_of
 from spillway.torch.codec_chooser import EXACT, Candidate, CodecChooser, Purpose, Seen, fitting_precision
-from spillway.torch.mode import mode_from_environment
 
 PLANES_5, PLANES_8, PLANES_16 = (Candidate("planes", bits) for bits in (5, 8, 16))
-THC, CODED, SKETCH = Candidate("thc", 4), Candidate("coded", 8), Candidate("sketch", 8)
-ALL = (PLANES_5, THC, CODED, SKETCH, PLANES_8, PLANES_16, EXACT)
+LEVELS, ENTROPY, SKETCH = Candidate("levels", 4), Candidate("entropy", 8), Candidate("sketch", 8)
+ALL = (PLANES_5, LEVELS, ENTROPY, SKETCH, PLANES_8, PLANES_16, EXACT)
 
 
 class World:
     """Steps whose time follows from the code's bits on a link, with some noise, and whose error is the code's."""
 
     def __init__(self, coding=None, error=None, bits=None, step=1.0, per_bit=0.0, zeros=0.0, noise=0.0, seed=1):
-        self.coding, self.errors, self.bits = coding or {}, {CODED: 0.05, **(error or {})}, {THC: 7, **(bits or {})}
+        self.coding, self.errors, self.bits = coding or {}, {ENTROPY: 0.05, **(error or {})}, {LEVELS: 7, **(bits or {})}
         self.step, self.per_bit, self.zeros, self.noise = step, per_bit, zeros, noise
         self._dice = random.Random(seed)
         self.spent = 0.0
@@ -87,19 +86,19 @@ class Choosing(unittest.TestCase):
         self.assertIn("times the shortest", self.outcome(chooser, PLANES_5))
 
     def test_of_equals_the_one_that_errs_least_is_taken(self):
-        chooser, _ = chosen_in(World({EXACT: 0.02}, {PLANES_5: 0.01, PLANES_8: 0.001, PLANES_16: 1e-6, THC: 0.05},
+        chooser, _ = chosen_in(World({EXACT: 0.02}, {PLANES_5: 0.01, PLANES_8: 0.001, PLANES_16: 1e-6, LEVELS: 0.05},
                                      noise=0.001))
         self.assertEqual(chooser.choice.candidate, EXACT)
         self.assertIn("and errs less", chooser.choice.why)
 
     def test_what_errs_too_much_is_dropped_whatever_it_takes(self):
-        coarse = {candidate: 0.2 for candidate in (PLANES_5, THC, CODED, Candidate("coded", 9))}
+        coarse = {candidate: 0.2 for candidate in (PLANES_5, LEVELS, ENTROPY, Candidate("entropy", 9))}
         chooser, _ = chosen_in(World(per_bit=1.0, error=coarse))
         self.assertEqual(chooser.choice.candidate, PLANES_8)
         self.assertEqual(self.outcome(chooser, PLANES_5), "errs more than 0.1")
 
     def test_exact_is_what_remains(self):
-        everything = {candidate: 0.5 for candidate in (*ALL, Candidate("coded", 10))}
+        everything = {candidate: 0.5 for candidate in (*ALL, Candidate("entropy", 10))}
         chooser, _ = chosen_in(World(per_bit=1.0, error=everything))
         self.assertEqual(chooser.choice.candidate, EXACT)
 
@@ -107,12 +106,12 @@ class Choosing(unittest.TestCase):
         chooser = CodecChooser(ALL, 0.1)
         chooser.hint_exact(33.0)
         tried = World(per_bit=1.0).choose(chooser)
-        self.assertEqual({candidate for candidate, _ in tried}, {PLANES_5, THC, CODED})
+        self.assertEqual({candidate for candidate, _ in tried}, {PLANES_5, LEVELS, ENTROPY})
         self.assertIn("not tried", self.outcome(chooser, EXACT))
 
     def test_what_is_far_behind_gets_one_unit(self):
-        _, tried = chosen_in(World({THC: 100.0}, per_bit=1.0))
-        self.assertEqual([purpose for candidate, purpose in tried if candidate == THC], [Purpose.SETTLE])
+        _, tried = chosen_in(World({LEVELS: 100.0}, per_bit=1.0))
+        self.assertEqual([purpose for candidate, purpose in tried if candidate == LEVELS], [Purpose.SETTLE])
 
     def test_trials_cost_little_where_the_link_is_the_limit(self):
         world = World(per_bit=1.0, step=0.5, noise=0.1)
@@ -126,10 +125,10 @@ class Choosing(unittest.TestCase):
         self.assertEqual(fitting_precision(8, error=0.2, max_error=0.1), 9)
         self.assertEqual(fitting_precision(8, error=0.8, max_error=0.1), 10)
         self.assertEqual(fitting_precision(8, error=0.001, max_error=0.1), 6)
-        ten = Candidate("coded", 10)
-        chooser, tried = chosen_in(World(per_bit=1.0, bits={CODED: 0.5, ten: 2.0}, error={CODED: 0.8, ten: 0.05}))
+        ten = Candidate("entropy", 10)
+        chooser, tried = chosen_in(World(per_bit=1.0, bits={ENTROPY: 0.5, ten: 2.0}, error={ENTROPY: 0.8, ten: 0.05}))
         self.assertEqual(chooser.choice.candidate, ten)
-        self.assertEqual({candidate.precision for candidate, _ in tried if candidate.codec == "coded"}, {8, 10})
+        self.assertEqual({candidate.precision for candidate, _ in tried if candidate.codec == "entropy"}, {8, 10})
 
     def test_sketches_are_tried_where_there_are_zeros(self):
         for zeros, expected in ((0.2, PLANES_5), (0.9, SKETCH)):
@@ -154,7 +153,7 @@ class Choosing(unittest.TestCase):
         """Over many worlds, the choice takes little longer than the best one would have."""
         lost = []
         for seed in range(40):
-            world = World({PLANES_5: 0.3, THC: 0.1, CODED: 0.8}, per_bit=0.2, noise=0.2, seed=seed)
+            world = World({PLANES_5: 0.3, LEVELS: 0.1, ENTROPY: 0.8}, per_bit=0.2, noise=0.2, seed=seed)
             chooser, _ = chosen_in(world)
             quiet = World(world.coding, per_bit=0.2)
             lost.append(quiet.seconds(chooser.choice.candidate) / min(quiet.seconds(each) for each in ALL[:3]))
@@ -188,9 +187,9 @@ class LookingAgain(unittest.TestCase):
 
     def test_gradients_that_got_coarse_are_noticed(self):
         chooser, _ = chosen_in(World(per_bit=1.0))
-        coarse = World(per_bit=1.0, error={PLANES_5: 0.3, THC: 0.01})
+        coarse = World(per_bit=1.0, error={PLANES_5: 0.3, LEVELS: 0.01})
         coarse.choose(chooser)
-        self.assertEqual(chooser.choice.candidate, THC)
+        self.assertEqual(chooser.choice.candidate, LEVELS)
 
     def test_one_look_with_a_large_error_says_little(self):
         world = World(per_bit=1.0)
@@ -202,7 +201,7 @@ class LookingAgain(unittest.TestCase):
         world = World(per_bit=1.0)
         chooser, _ = chosen_in(world)
         self.looks(chooser, world, 2)
-        World({THC: -2.3}, per_bit=1.0, step=4.0).choose(chooser)  # thc 8.7, planes 9
+        World({LEVELS: -2.3}, per_bit=1.0, step=4.0).choose(chooser)  # levels 8.7, planes 9
         self.assertEqual(chooser.choice.candidate, PLANES_5)
         self.assertIn("in use, and within 5 %", chooser.choice.why)
 
@@ -223,8 +222,8 @@ class LookingAgain(unittest.TestCase):
         self.assertLess(units[False], 0.02 * units[True])
 
     def test_a_run_that_goes_on_tries_nothing(self):
-        chooser = CodecChooser(ALL, 0.1, chosen=Candidate.parse("thc 4"))
-        self.assertEqual((chooser.candidate, chooser.purpose), (THC, Purpose.USE))
+        chooser = CodecChooser(ALL, 0.1, chosen=Candidate.parse("levels 4"))
+        self.assertEqual((chooser.candidate, chooser.purpose), (LEVELS, Purpose.USE))
         self.assertEqual([Candidate.parse(str(each)) for each in ALL], list(ALL))
 
 
@@ -260,7 +259,7 @@ class Steps(unittest.TestCase):
 class Candidates(unittest.TestCase):
     def test_what_does_not_go_with_the_arguments_is_left_out(self):
         def make(codec, precision):
-            return abi.default_library().tolerant_options(code=abi.CODES.index(codec), precision=precision,
+            return abi.default_library().tolerant_options(codec=abi.CODECS.index(codec), precision=precision,
                                                           gather_precision=precision, loss_bound=0.0, min_planes=6)
 
         self.assertEqual([candidate for candidate in tolerances_of((PLANES_5, PLANES_8, PLANES_16, EXACT), make)],
@@ -268,12 +267,12 @@ class Candidates(unittest.TestCase):
         with self.assertRaises(ValueError):
             tolerances_of(ALL, lambda codec, precision: abi.default_library().tolerant_options(loss_bound=3.0))
 
-    def test_variables_leave_the_precision_to_auto(self):
-        with mock.patch.dict(os.environ, {"SPILLWAY_MODE": "tolerant", "SPILLWAY_CODEC": "auto"}):
-            self.assertIsNotNone(mode_from_environment().auto)
-            with mock.patch.dict(os.environ, {"SPILLWAY_PRECISION": "8"}):
-                with self.assertRaisesRegex(ValueError, "leave SPILLWAY_PRECISION away"):
-                    mode_from_environment()
+    def test_variables_leave_the_bits_to_auto(self):
+        with mock.patch.dict(os.environ, {"SPILLWAY_CODEC": "auto"}):
+            self.assertIsNotNone(codec_from_environment().auto)
+            with mock.patch.dict(os.environ, {"SPILLWAY_BITS": "8"}):
+                with self.assertRaisesRegex(ValueError, "unset SPILLWAY_BITS"):
+                    codec_from_environment()
 
 
 class Ranks(unittest.TestCase):

@@ -17,7 +17,7 @@ prepare()
 import torch
 
 from spillway.torch import backward
-from spillway.torch.layers import priority_of
+from spillway.torch.backward import priority_of
 
 
 class BackwardOrder(unittest.TestCase):

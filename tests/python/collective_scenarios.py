@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import spillway.torch
 from harness.patience import patience
-from spillway.torch.meeting import join_through_store
+from spillway.torch.rendezvous import join_through_store
 
 COUNT = 1000
 # Types that travel as themselves, and types that can only be moved.

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of a CUDA device, at one rank of cuda_test.py. Ranks share the device."""
-import os
-
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import spillway.torch
 from spillway import abi
-from spillway.torch import device_span
+from spillway.torch import Levels, Planes
+from spillway.torch import tensors as spans
 from spillway.torch.operation import Operation
 
 CYCLES = 200_000_000  # of a kernel that keeps a stream busy for about 0.1 s
@@ -135,7 +134,7 @@ def training_is_close_to_gloo_and_the_same_everywhere():
 
 def a_hook():
     for group in (None, gloo):
-        ours, hook = trained(group, attach=lambda model: spillway.torch.attach(model, measure_every=1))
+        ours, hook = trained(group, attach=lambda model: spillway.torch.attach(model, Planes(16), measure_every=1))
         reference, _ = trained(gloo)
         assert torch.allclose(ours, reference, rtol=1e-2, atol=1e-3), (ours - reference).abs().max()
         assert_same_everywhere(ours)
@@ -144,12 +143,11 @@ def a_hook():
 
 
 def ranks_whose_gpu_codes_and_others_end_with_the_same_bytes():
-    os.environ["SPILLWAY_GPU_CODING"] = "0" if rank == 0 else "1"
-    device_span.is_coder.cache_clear()
-    assert device_span.is_coder(device) == (rank != 0)
+    spans.allow_gpu_coding(rank != 0)
+    assert spans.is_coder(device) == (rank != 0)
     for feedback in (True, False):
         ours, hook = trained(None, attach=lambda model: spillway.torch.attach(
-            model, precision=12, error_feedback=feedback, measure_every=1))
+            model, Planes(12), error_feedback=feedback, measure_every=1))
         reference, _ = trained(gloo)
         assert torch.allclose(ours, reference, rtol=1e-2, atol=1e-2), (ours - reference).abs().max()
         assert_same_everywhere(ours)
@@ -168,17 +166,16 @@ def assert_says_what_was_coded_where(report):
 
 
 def a_gpu_codes_behind_what_the_stream_does_before():
-    os.environ["SPILLWAY_GPU_CODING"] = "1"
-    device_span.is_coder.cache_clear()
-    assert device_span.is_coder(device)
-    member = spillway.torch.ddp_hook.member_of(dist.group.WORLD, {})
+    spans.allow_gpu_coding(True)
+    assert spans.is_coder(device)
+    member = spillway.torch.ddp_hook.member_of(dist.group.WORLD)
     for dtype in [torch.float32, torch.bfloat16, torch.float16]:
         options = abi.default_library().tolerant_options(loss_bound=0.0, precision=16, gather_precision=16)
         mine = full(0, 3_000_001, dtype)
         torch.cuda._sleep(CYCLES)
         mine.copy_(torch.randn(mine.shape, generator=torch.Generator().manual_seed(rank)).to(dtype))
-        span = device_span.span_of(mine, "all_reduce", options, world)
-        assert isinstance(span, device_span.DeviceSpan)
+        span = spans.span_of(mine, "all_reduce", options, world)
+        assert isinstance(span, spans.DeviceSpan)
         Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, abi.SUM,
                   options=options).start(member).wait()
         exact = sum(torch.randn(mine.shape, generator=torch.Generator().manual_seed(peer)).to(dtype).float()
@@ -188,37 +185,35 @@ def a_gpu_codes_behind_what_the_stream_does_before():
         assert_same_everywhere(mine.float().cpu())
 
 
-def thc_is_coded_by_the_gpu_and_the_same_everywhere():
-    os.environ["SPILLWAY_GPU_CODING"] = "0" if rank == 0 else "1"
-    device_span.is_coder.cache_clear()
-    for scale in ("exact", "predicted"):
+def levels_are_coded_by_the_gpu_and_the_same_everywhere():
+    spans.allow_gpu_coding(rank != 0)
+    for is_predicted in (False, True):
         ours, hook = trained(None, steps=6, attach=lambda model: spillway.torch.attach(
-            model, codec="thc", precision=8, scale=scale, measure_every=1))
+            model, Levels(8, predicted_scale=is_predicted), measure_every=1))
         reference, _ = trained(gloo, steps=6)
         assert torch.allclose(ours, reference, rtol=1e-2, atol=3e-2), (ours - reference).abs().max()
         assert_same_everywhere(ours)
         report = hook.report()
-        assert report.codec == "thc" and 0 < report.nmse < 1e-2, report
+        assert report.codec == "levels" and 0 < report.nmse < 1e-2, report
         assert_says_what_was_coded_where(report)
 
 
 def reduce_coded(tensor, member):
     options = abi.default_library().tolerant_options(loss_bound=0.0, precision=16, gather_precision=16)
-    span = device_span.span_of(tensor, "all_reduce", options, world)
-    assert isinstance(span, device_span.DeviceSpan)
+    span = spans.span_of(tensor, "all_reduce", options, world)
+    assert isinstance(span, spans.DeviceSpan)
     return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, abi.SUM,
                      options=options).start(member)
 
 
 def exact_all_reduces_are_copied_in_pieces_and_right():
     """Rank 0 copies its tensors as a whole."""
-    os.environ["SPILLWAY_GPU_CODING"] = "0" if rank == 0 else "1"
-    device_span.is_coder.cache_clear()
+    spans.allow_gpu_coding(rank != 0)
     works, tensors = [], []
     for dtype in [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.float32]:
         tensor = full(0, 5_000_003, dtype)
-        span = device_span.span_of(tensor, "all_reduce", abi.default_library().options(), world)
-        assert isinstance(span, device_span.DeviceSpan) == (rank != 0)
+        span = spans.span_of(tensor, "all_reduce", abi.default_library().options(), world)
+        assert isinstance(span, spans.DeviceSpan) == (rank != 0)
         torch.cuda._sleep(CYCLES // 10)
         tensor.copy_(torch.arange(tensor.numel(), device=device) % 31 + rank)
         tensors.append(tensor)
@@ -232,9 +227,8 @@ def exact_all_reduces_are_copied_in_pieces_and_right():
 
 
 def several_streams_reduce_at_once():
-    os.environ["SPILLWAY_GPU_CODING"] = "1"
-    device_span.is_coder.cache_clear()
-    member = spillway.torch.ddp_hook.member_of(dist.group.WORLD, {})
+    spans.allow_gpu_coding(True)
+    member = spillway.torch.ddp_hook.member_of(dist.group.WORLD)
     streams = [torch.cuda.Stream(device) for _ in range(4)]
     tensors, operations, results = [], [], []
     for round_ in range(3):
@@ -254,9 +248,8 @@ def several_streams_reduce_at_once():
 
 
 def graphs_are_captured_and_replayed_beside_and_around_all_reduces():
-    os.environ["SPILLWAY_GPU_CODING"] = "1"
-    device_span.is_coder.cache_clear()
-    member = spillway.torch.ddp_hook.member_of(dist.group.WORLD, {})
+    spans.allow_gpu_coding(True)
+    member = spillway.torch.ddp_hook.member_of(dist.group.WORLD)
     before, behind = torch.full((300_001,), 1.0, device=device), torch.zeros(300_001, device=device)
     under_way = torch.full((4_000_001,), float(rank), device=device)
     torch.cuda.synchronize()
@@ -300,7 +293,7 @@ SCENARIOS = [collectives, values_are_taken_behind_what_the_stream_does_before,
              operations_on_both_kinds_of_tensors_keep_their_order, futures_are_ready_behind_the_copies,
              training_is_close_to_gloo_and_the_same_everywhere, a_hook,
              ranks_whose_gpu_codes_and_others_end_with_the_same_bytes, a_gpu_codes_behind_what_the_stream_does_before,
-             thc_is_coded_by_the_gpu_and_the_same_everywhere, exact_all_reduces_are_copied_in_pieces_and_right,
+             levels_are_coded_by_the_gpu_and_the_same_everywhere, exact_all_reduces_are_copied_in_pieces_and_right,
              several_streams_reduce_at_once,
              graphs_are_captured_and_replayed_beside_and_around_all_reduces,
              an_operation_in_a_graph_is_refused_with_a_sentence]

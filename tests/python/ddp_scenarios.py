@@ -10,7 +10,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import spillway.torch
 from harness.patience import wait_until
-from spillway.torch.buckets import BucketRun
+from spillway.torch import Auto, Blocks, Entropy, Exact, Levels, Planes, Sketch
+from spillway.torch.ddp_hook import BucketRun
 
 STEPS = 3
 MOST_STEPS_OWED = 500
@@ -118,7 +119,7 @@ def training_is_close_to_gloo_and_the_same_everywhere():
 
 
 def a_hook_that_is_exact_is_close_to_gloo():
-    ours, hook = trained(attach=lambda model: spillway.torch.attach(model, codec="exact"))
+    ours, hook = trained(attach=lambda model: spillway.torch.attach(model, Exact()))
     reference, _ = trained(gloo)
     assert torch.allclose(ours, reference, rtol=1e-4, atol=1e-6)
     assert_same_everywhere(ours)
@@ -128,7 +129,7 @@ def a_hook_that_is_exact_is_close_to_gloo():
 
 
 def a_hook_that_may_lose_leaves_replicas_the_same():
-    ours, hook = trained(steps=6, attach=lambda model: spillway.torch.attach(model, precision=16, loss_bound=0.01))
+    ours, hook = trained(steps=6, attach=lambda model: spillway.torch.attach(model, Planes(16)))
     exact, _ = trained(steps=6)
     assert_same_everywhere(ours)
     assert 0 < (ours - exact).norm() < 1e-2 * exact.norm()
@@ -150,15 +151,13 @@ def assert_has_parts(report):
 
 def a_hook_whose_numbers_can_be_added_leaves_replicas_the_same():
     exact, _ = trained(steps=6)
-    for arguments, furthest in (({"codec": "thc"}, 0.05),
-                                ({"codec": "thc", "precision": 8, "scale": "predicted"}, 0.02),
-                                ({"codec": "blocks", "algorithm": "switch"}, 1e-4),
-                                ({"codec": "blocks", "scale": "predicted"}, 1e-3)):
-        ours, hook = trained(steps=6, attach=lambda model: spillway.torch.attach(model, loss_bound=0.0, **arguments))
+    for codec, furthest in ((Levels(), 0.05), (Levels(8, predicted_scale=True), 0.02), (Blocks(), 1e-4),
+                            (Blocks(predicted_scale=True), 1e-3)):
+        ours, hook = trained(steps=6, attach=lambda model: spillway.torch.attach(model, codec, loss_bound=0.0))
         assert_same_everywhere(ours)
-        assert (ours - exact).norm() < furthest * exact.norm(), (arguments, (ours - exact).norm() / exact.norm())
+        assert (ours - exact).norm() < furthest * exact.norm(), (codec, (ours - exact).norm() / exact.norm())
         report = hook.report()
-        assert (report.codec, report.contributors, report.exact) == (arguments["codec"], world, False), report
+        assert (report.codec, report.contributors, report.exact) == (codec.name, world, False), report
         assert report.parts_alone > 0 and report.parts_added == 0, report  # no switch adds here
         assert report.scalars()["parts_alone"] == report.parts_alone
         assert_has_parts(report)
@@ -166,24 +165,23 @@ def a_hook_whose_numbers_can_be_added_leaves_replicas_the_same():
 
 def a_hook_whose_numbers_are_coded_leaves_replicas_the_same():
     exact, _ = trained(steps=6)
-    for codec, arguments in (("coded", {}), ("coded", {"algorithm": "ring"}),
-                             ("coded", {"scale": "predicted", "precision": 10}), ("sketch", {})):
-        ours, hook = trained(steps=6, attach=lambda model: spillway.torch.attach(model, codec, **arguments))
+    for codec in (Entropy(), Entropy(algorithm="ring"), Entropy(10, predicted_scale=True), Sketch()):
+        ours, hook = trained(steps=6, attach=lambda model: spillway.torch.attach(model, codec))
         assert_same_everywhere(ours)
-        assert (ours - exact).norm() < 0.02 * exact.norm(), (arguments, (ours - exact).norm() / exact.norm())
+        assert (ours - exact).norm() < 0.02 * exact.norm(), (codec, (ours - exact).norm() / exact.norm())
         report = hook.report()
-        assert (report.codec, report.contributors, report.exact) == (codec, world, False), report
-        assert (report.predicted > 0) == (codec == "sketch"), report
+        assert (report.codec, report.contributors, report.exact) == (codec.name, world, False), report
+        assert (report.predicted > 0) == (codec == Sketch()), report
         assert 0 < report.bits_per_value < 16, report
         assert_has_parts(report)
 
 
 def error_feedback_makes_up_for_what_levels_round_away():
     """If the gradients are the same in every step, their mean over steps approaches the exact one."""
-    def mean_gradient(steps, **arguments):
+    def mean_gradient(steps, codec):
         torch.manual_seed(5)
         model = DistributedDataParallel(torch.nn.Linear(300, 100, bias=False))
-        hook = spillway.torch.attach(model, warm_up_steps=0, loss_bound=0.0, **arguments)
+        hook = spillway.torch.attach(model, codec, warm_up_steps=0, loss_bound=0.0)
         inputs = torch.randn(8, 300, generator=torch.Generator().manual_seed(rank))
         total = torch.zeros(100, 300)
         for _ in range(steps):
@@ -192,10 +190,10 @@ def error_feedback_makes_up_for_what_levels_round_away():
             total += model.module.weight.grad / steps
         return total, hook
 
-    exact, _ = mean_gradient(1, codec="exact")
-    once, _ = mean_gradient(1, codec="thc")
-    often, hook = mean_gradient(12, codec="thc")
-    assert hook.report().codec == "thc"
+    exact, _ = mean_gradient(1, Exact())
+    once, _ = mean_gradient(1, Levels())
+    often, hook = mean_gradient(12, Levels())
+    assert hook.report().codec == "levels"
     assert (often - exact).norm() < 0.2 * (once - exact).norm(), ((often - exact).norm(), (once - exact).norm())
 
 
@@ -217,7 +215,7 @@ def a_hook_on_a_sub_group():
 def steps_of_a_warm_up_and_steps_that_are_asked_for_are_exact():
     model = make_model()
     writer = Writer()
-    hook = spillway.torch.attach(model, warm_up_steps=2, measure_every=1, writer=writer, tag="net")
+    hook = spillway.torch.attach(model, Planes(16), warm_up_steps=2, measure_every=1, writer=writer)
     optimizer = sgd(model)
     reports = []
     for step in range(5):
@@ -230,15 +228,15 @@ def steps_of_a_warm_up_and_steps_that_are_asked_for_are_exact():
     assert [report.exact for report in reports] == [True, True, False, True, False]
     assert [report.nmse is not None for report in reports] == [False, False, True, False, True]
     assert 0 < reports[2].nmse < 1e-6, reports[2]
-    assert writer.scalars["net/nmse", 2] == reports[2].nmse
-    assert writer.scalars["net/gradient_bytes", 4] == reports[4].gradient_bytes
+    assert writer.scalars["spillway/nmse", 2] == reports[2].nmse
+    assert writer.scalars["spillway/gradient_bytes", 4] == reports[4].gradient_bytes
 
 
 def mean_error_of_constant_gradients(error_feedback, steps=24):
     """Error of the mean over steps with constant gradients: error feedback makes up for coding."""
     torch.manual_seed(3)
     model = DistributedDataParallel(torch.nn.Linear(300, 20, bias=False))
-    spillway.torch.attach(model, precision=8, gather_precision=32, loss_bound=0.0, error_feedback=error_feedback)
+    spillway.torch.attach(model, Planes(8, 32), loss_bound=0.0, error_feedback=error_feedback)
     inputs = torch.randn(4, 300, generator=torch.Generator().manual_seed(rank))
     total, first = 0, None
     for _ in range(steps):
@@ -261,7 +259,7 @@ class Ledger:
     def __init__(self):
         torch.manual_seed(3)
         self.model = DistributedDataParallel(torch.nn.Linear(300, 20, bias=False))
-        spillway.torch.attach(self.model, precision=32, gather_precision=32, loss_bound=0.0, least_contributors=0.5)
+        self.hook = spillway.torch.attach(self.model, Planes(32), loss_bound=0.0, least_contributors=0.5)
         self.used = torch.zeros(300 * 20, dtype=torch.double)
         self.first_coordinator = None  # of the next step
         self.steps = -1  # the first step is warm-up: exact, and not counted
@@ -282,6 +280,8 @@ class Ledger:
         with unittest.mock.patch.object(BucketRun, "report", lambda run: reports.append(report_of(run)) or reports[-1]):
             self.model.zero_grad()
             self.model(inputs).sum().backward()
+            assert not reports, "nobody has asked for a report"
+            self.hook.report()
         if rank < world - 1:
             store.add(ended, 1)
         gradient = self.model.module.weight.grad.double().reshape(-1)
@@ -325,7 +325,7 @@ def what_a_late_rank_did_not_contribute_comes_later():
 def a_run_from_a_checkpoint_goes_on_bit_for_bit():
     """Three exact steps; then once straight on, and once from a checkpoint in a new model and optimizer."""
     model = make_model()
-    hook = spillway.torch.attach(model, codec="exact")
+    hook = spillway.torch.attach(model, Exact())
     optimizer = sgd(model)
     train(model, optimizer, range(3))
     saved = io.BytesIO()
@@ -335,7 +335,7 @@ def a_run_from_a_checkpoint_goes_on_bit_for_bit():
     saved.seek(0)
     checkpoint = torch.load(saved)
     resumed = make_model(seed=99)
-    resumed_hook = spillway.torch.attach(resumed, codec="exact")
+    resumed_hook = spillway.torch.attach(resumed, Exact())
     resumed_optimizer = sgd(resumed)
     resumed.load_state_dict(checkpoint["model"])
     resumed_optimizer.load_state_dict(checkpoint["optimizer"])
@@ -383,25 +383,36 @@ def gradients_of_half_precision():
 
 def what_is_wrong_in_a_call_is_said():
     model = make_model()
-    for error, words, arguments in [(ValueError, "'planes', 'thc', 'blocks', 'coded', 'sketch', 'exact'", {"codec": "zip"}),
-                                    (ValueError, "precision 5 is not one of thc's", {"codec": "thc", "precision": 5}),
-                                    (ValueError, "choose codec='thc' or codec='blocks'", {"algorithm": "switch"}),
-                                    (ValueError, "coded numbers arrive whole", {"codec": "coded", "loss_bound": 0.01}),
-                                    (ValueError, "outside 2 to 16", {"codec": "coded", "precision": 17}),
-                                    (ValueError, "'levels', 'switch'", {"algorithm": "star"}),
-                                    (ValueError, "precision 33", {"precision": 33}),
+    for words, make in [("Planes: bits is 33; it is a whole number from 1 to 32", lambda: Planes(33)),
+                        ("Planes: bits is 5.5; it is a whole number", lambda: Planes(5.5)),
+                        ("Planes: bits is -5", lambda: Planes(-5)),
+                        ("Planes: bits_back is 0", lambda: Planes(5, 0)),
+                        ("Planes: min_planes is 6; it is a whole number from 1 to 5", lambda: Planes(min_planes=6)),
+                        ("importance is 8: it must be 'energy' or 0 to 7", lambda: Planes(importance=8)),
+                        ("expendable is 2: it is a share", lambda: Planes(expendable=2)),
+                        ("Levels: bits is 5; it is 2, 3, 4 or 8", lambda: Levels(5)),
+                        ("Entropy: bits is 17; it is a whole number from 2 to 16", lambda: Entropy(17)),
+                        ("Sketch: algorithm is 'tree'; it is 'auto', 'direct' or 'ring'",
+                         lambda: Sketch(algorithm="tree")),
+                        ("Auto: max_error is 0; it must be above 0 and below 1", lambda: Auto(max_error=0))]:
+        try:
+            make()
+        except ValueError as caught:
+            assert words in str(caught), caught
+        else:
+            raise AssertionError(words)
+    for error, words, arguments in [(TypeError, "give a codec of spillway.torch", {"codec": "planes"}),
+                                    (ValueError, "all arrive", {"codec": Entropy(), "loss_bound": 0.01}),
+                                    (ValueError, "leave error_feedback on",
+                                     {"codec": Levels(predicted_scale=True), "error_feedback": False}),
+                                    (ValueError, "leave error_feedback on",
+                                     {"codec": Sketch(), "error_feedback": False}),
                                     (ValueError, "loss_bound is 3: it is a share, from 0 to 1", {"loss_bound": 3}),
+                                    (ValueError, "loss_bound is 3: it is a share", {"codec": Auto(), "loss_bound": 3}),
                                     (ValueError, "loss_bound is -1", {"loss_bound": -1}),
-                                    (ValueError, "precision is 5.5: it is a whole number", {"precision": 5.5}),
-                                    (ValueError, "precision is -5", {"precision": -5}),
                                     (ValueError, "least_contributors is 'all'", {"least_contributors": "all"}),
-                                    (TypeError, "attach() has no argument bits", {"bits": 5}),
-                                    (ValueError, "min_planes 17", {"min_planes": 17}),
-                                    (ValueError, "importance is 8: it must be 'energy' or 0 to 7", {"importance": 8}),
                                     (ValueError, "priority is 'first': it must be 'layer'", {"priority": "first"}),
-                                    (ValueError, "expendable is 2", {"expendable": 2}),
-                                    (ValueError, "warm_up_steps", {"warm_up_steps": -1}),
-                                    (ValueError, "mtu", {"mtu": 1500})]:
+                                    (ValueError, "warm_up_steps", {"warm_up_steps": -1})]:
         try:
             spillway.torch.attach(model, **arguments)
         except error as caught:
@@ -434,7 +445,8 @@ def sparse_gradients_train_as_with_gloo():
     assert torch.allclose(embedded(None), embedded(gloo), rtol=1e-4, atol=1e-5)
 
 
-SCENARIOS = [sparse_gradients_train_as_with_gloo, training_is_close_to_gloo_and_the_same_everywhere, layers_that_some_ranks_do_not_use,
+SCENARIOS = [sparse_gradients_train_as_with_gloo, training_is_close_to_gloo_and_the_same_everywhere,
+             layers_that_some_ranks_do_not_use,
              a_hook_that_is_exact_is_close_to_gloo, a_hook_that_may_lose_leaves_replicas_the_same,
              a_hook_whose_numbers_can_be_added_leaves_replicas_the_same,
              a_hook_whose_numbers_are_coded_leaves_replicas_the_same,

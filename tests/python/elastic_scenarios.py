@@ -41,7 +41,7 @@ def build(codec):
                                 torch.nn.Dropout(0.2), torch.nn.Linear(300, CLASSES))
     ddp = DistributedDataParallel(model, broadcast_buffers=False)
     if codec is not None:
-        spillway.torch.attach(ddp, **codec)
+        spillway.torch.attach(ddp, spillway.torch.Planes(**codec))
     return model, ddp, torch.optim.Adam(ddp.parameters(), lr=0.01)
 
 

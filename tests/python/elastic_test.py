@@ -90,7 +90,7 @@ class Elastic(unittest.TestCase):
             self.assertIn("shrink", said[rank]["message"])
 
     def test_a_tolerant_hook_goes_on(self):
-        said = run(4, deaths=[(6, 2, 1)], arguments={"standbys": 1}, codec={"precision": 8})
+        said = run(4, deaths=[(6, 2, 1)], arguments={"standbys": 1}, codec={"bits": 8})
         self.check_ended(said, 3)
 
     def test_a_rank_is_moved_at_a_steps_edge(self):

@@ -96,16 +96,16 @@ def a_barrier_that_some_miss(timeout_s):
     dist.recv(torch.zeros(1), 0)
 
 
-def modes_that_differ():
-    """A group uses the mode that is set when it is made."""
-    os.environ["SPILLWAY_MODE"] = "tolerant" if dist.get_rank() == VICTIM else "exact"
+def codecs_that_differ():
+    """A group uses the codec that is set when it is made."""
+    os.environ["SPILLWAY_CODEC"] = "planes" if dist.get_rank() == VICTIM else "exact"
     group = dist.new_group()
     dist.barrier()  # rank 0 hosts the store that the others may still need for theirs
     dist.all_reduce(torch.ones(100_000), group=group)
 
 
-def a_mode_that_there_is_not():
-    os.environ["SPILLWAY_MODE"] = "sloppy"
+def a_codec_that_there_is_not():
+    os.environ["SPILLWAY_CODEC"] = "sloppy"
     dist.new_group()
 
 

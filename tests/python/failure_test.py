@@ -99,14 +99,14 @@ class Failures(unittest.TestCase):
         for rank in (1, 2):
             self.check(said[rank], rank, TIMED_OUT, "rank 1 was waited for too long, says rank ")
 
-    def test_modes_that_differ_are_named(self):
-        for rank, said in enumerate(said_in("modes_that_differ")):
+    def test_codecs_that_differ_are_named(self):
+        for rank, said in enumerate(said_in("codecs_that_differ")):
             self.check(said, rank, MISMATCH, "all_reduce of 100000 float32 (sum)", "loss bound")
 
-    def test_a_mode_that_there_is_not_is_said_before_ranks_meet(self):
-        for said in said_in("a_mode_that_there_is_not"):
+    def test_a_codec_that_there_is_not_is_said_before_ranks_meet(self):
+        for said in said_in("a_codec_that_there_is_not"):
             self.assertEqual(said["type"], "ValueError")
-            self.assertIn("SPILLWAY_MODE is 'sloppy': it must be exact or tolerant", said["message"])
+            self.assertIn("SPILLWAY_CODEC is 'sloppy': it must be exact, planes", said["message"])
 
     def test_a_dead_rank_of_a_sub_group_has_its_number_in_the_job(self):
         said = said_in("a_sub_group")

@@ -174,7 +174,7 @@ class BesideTheScript(Case):
     def test_a_hook_that_there_is_not_is_named(self):
         done = self.run_script("print('runs')", SPILLWAY_LAB_HOOK="zip")
         self.assertEqual(done.stdout, "runs\n")
-        self.assertIn("SPILLWAY_LAB_HOOK is 'zip'; there are fp16, powersgd", done.stderr)
+        self.assertIn("SPILLWAY_LAB_HOOK is 'zip'; there are fp16, powersgd, flat", done.stderr)
 
 
 class Steps(Case):
@@ -359,6 +359,36 @@ class Hooks(Case):
 
     def test_none_is_put_in_where_none_is_wanted(self):
         self.assertEqual(self.run_script("import torch\n" + textwrap.dedent(self.SCRIPT)).stdout, "2 3\n")
+        self.assertEqual(self.seen(), [])
+
+
+class Layers(Case):
+    SCRIPT = """
+        import torch
+        from spillway.torch.backward import LayerPolicy
+        policies = LayerPolicy(), LayerPolicy(None), LayerPolicy(5), LayerPolicy(priority=7)
+        print(*(policy.priority for policy in policies))
+        """
+
+    def setUp(self):
+        super().setUp()
+        self.write("spillway/__init__.py", "")
+        self.write("spillway/torch/__init__.py", "")
+        self.write("spillway/torch/backward.py", """
+            class LayerPolicy:
+                def __init__(self, priority=None): self.priority = priority
+            """)
+
+    def test_flat_gives_all_layers_one_priority_unless_the_script_chose_one(self):
+        self.assertEqual(self.run_script(self.SCRIPT, SPILLWAY_LAB_HOOK="flat").stdout, "0 0 5 7\n")
+
+    def test_without_flat_the_policy_stays(self):
+        for hook in ("", "fp16"):
+            self.assertEqual(self.run_script(self.SCRIPT, SPILLWAY_LAB_HOOK=hook).stdout, "None None 5 7\n")
+
+    def test_flat_puts_no_hook_around_models(self):
+        done = self.run_script("import torch\n" + textwrap.dedent(Hooks.SCRIPT), SPILLWAY_LAB_HOOK="flat")
+        self.assertEqual(done.stdout, "2 3\n")
         self.assertEqual(self.seen(), [])
 
 

@@ -27,7 +27,7 @@ ALLOW_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "
 
 prepare()
 
-from spillway.torch.launcher import torch_variables
+from spillway.torch.registration import torch_variables
 
 os.environ["PYTHONPATH"] = str(PACKAGE)  # for all processes started here
 

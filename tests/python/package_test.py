@@ -114,13 +114,13 @@ class Interface(unittest.TestCase):
 
     def test_variables_are_read_by_the_library(self):
         library = spillway.Library(LIBRARY)
-        with mock.patch.dict(os.environ, {"SPILLWAY_PRECISION": " 12 ", "SPILLWAY_MODE": ""}):
-            self.assertEqual(library.variable("SPILLWAY_PRECISION"), "12")
-            self.assertEqual(library.variable_if_set("SPILLWAY_PRECISION"), "12")
-            self.assertEqual(library.variable("SPILLWAY_MODE"), "exact")
-            self.assertIsNone(library.variable_if_set("SPILLWAY_MODE"))
-        with self.assertRaisesRegex(ValueError, "the nearest name is SPILLWAY_MODE"):
-            library.variable("SPILLWAY_MODES")
+        with mock.patch.dict(os.environ, {"SPILLWAY_BITS": " 12 ", "SPILLWAY_CODEC": ""}):
+            self.assertEqual(library.variable("SPILLWAY_BITS"), "12")
+            self.assertEqual(library.variable_if_set("SPILLWAY_BITS"), "12")
+            self.assertEqual(library.variable("SPILLWAY_CODEC"), "exact")
+            self.assertIsNone(library.variable_if_set("SPILLWAY_CODEC"))
+        with self.assertRaisesRegex(ValueError, "the nearest name is SPILLWAY_CODEC"):
+            library.variable("SPILLWAY_CODECS")
 
     def test_sources_are_for_the_oldest_python(self):
         for source in SOURCES:

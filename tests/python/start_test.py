@@ -23,8 +23,8 @@ prepare()
 import torch.distributed as dist
 
 from spillway.errors import SpillwayError, Status
-from spillway.torch import meeting
-from spillway.torch.meeting import IdInStore, join_through_store, name_ranks, patience_for
+from spillway.torch import rendezvous
+from spillway.torch.rendezvous import IdInStore, join_through_store, name_ranks, patience_for
 
 HOUR = datetime.timedelta(hours=1)
 
@@ -113,19 +113,19 @@ class Start(unittest.TestCase):
             IdInStore(store, 1, 2, 1.0).fetch()
 
     def test_with_servers_the_environments_rank_must_be_torchs(self):
-        with mock.patch.object(meeting, "Communicator") as made:
+        with mock.patch.object(rendezvous, "Communicator") as made:
             made.return_value.rank, made.return_value.world = 0, 4
             with self.assertRaisesRegex(SpillwayError, "rank 1 of 2 cannot join .* the environment says rank 0 of 4"):
-                meeting.join_with_servers(1, 2)
+                rendezvous.join_with_servers(1, 2)
             made.return_value.close.assert_called_once_with()
-            self.assertIs(meeting.join_with_servers(0, 4), made.return_value)
+            self.assertIs(rendezvous.join_with_servers(0, 4), made.return_value)
 
     def test_who_waits_says_so(self):
         seconds = itertools.count()  # each reading of the clock is one later
-        with mock.patch.object(meeting, "time") as clock, self.assertLogs("spillway", "WARNING") as logged:
+        with mock.patch.object(rendezvous, "time") as clock, self.assertLogs("spillway", "WARNING") as logged:
             clock.monotonic.side_effect = lambda: next(seconds)
             with self.assertRaises(SpillwayError) as caught:
-                IdInStore(dist.HashStore(), 1, 2, 2 * meeting.FIRST_NOTICE_S).fetch()
+                IdInStore(dist.HashStore(), 1, 2, 2 * rendezvous.FIRST_NOTICE_S).fetch()
         self.assertEqual(caught.exception.status, Status.UNAVAILABLE)
         self.assertIn("rank 1 of 2 waits for its group", logged.output[0])
         self.assertIn("rank 0 of 2 has not come", logged.output[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend with SPILLWAY_MODE=tolerant, at one rank of torch_test.py."""
+"""The backend with SPILLWAY_CODEC=planes, at one rank of torch_test.py."""
 import os
 
 import torch
@@ -8,9 +8,10 @@ import torch.distributed as dist
 import ddp_scenarios
 import spillway.torch
 from ddp_scenarios import STEPS, assert_same_everywhere, parameters_of, sgd, tear_down, trained
+from spillway.torch import Exact, Planes
+from spillway.torch.backend_codec import LEAST_BYTES
 
-LEAST_BYTES = 1 << 16
-VARIABLES = {"SPILLWAY_MODE": "tolerant", "SPILLWAY_TOLERANT_BYTES": str(LEAST_BYTES)}
+VARIABLES = {"SPILLWAY_CODEC": "planes"}
 
 rank = world = None
 
@@ -75,14 +76,14 @@ def ddp_without_a_hook_loses_something_and_stays_the_same_everywhere():
 
 
 def a_hook_goes_by_its_own_arguments():
-    """Its warm-up is exact, as are steps for which that is requested; otherwise its precision counts, not the
-    mode's."""
-    ours, hook = trained(attach=lambda model: spillway.torch.attach(model, codec="exact"))
+    """Its warm-up is exact, as are steps for which that is requested; otherwise its bits count, not the
+    variables'."""
+    ours, hook = trained(attach=lambda model: spillway.torch.attach(model, Exact()))
     reference, _ = trained(ddp_scenarios.gloo)
     assert torch.allclose(ours, reference, rtol=1e-4, atol=1e-6) and hook.report().exact
 
     model = ddp_scenarios.make_model()
-    hook, optimizer, reports = spillway.torch.attach(model, precision=32, measure_every=1), sgd(model), []
+    hook, optimizer, reports = spillway.torch.attach(model, Planes(32), measure_every=1), sgd(model), []
     for step in range(STEPS):
         ddp_scenarios.train(model, optimizer, [step])
         reports.append(hook.report())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter servers under the PyTorch backend: `spillway ps` beside ranks that learn of it only from variables.
+"""Parameter servers under the PyTorch backend: `spillway server` beside ranks that learn of it only from variables.
 
     tests/python/torch_servers_test.py LIBRARY PATH_TO_SPILLWAY [unittest's arguments]
 
@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 
 import spillway.torch
+from spillway.torch import Levels, Planes
 
 WORKERS, COUNT, STEPS = 2, 50_000, 3
 
@@ -31,9 +32,9 @@ WORKERS, COUNT, STEPS = 2, 50_000, 3
 def by_levels():
     """The mean of a gradient that servers add without decoding it."""
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 100, bias=False))
-    hook = spillway.torch.attach(model, "thc", warm_up_steps=0, loss_bound=0.0)
+    hook = spillway.torch.attach(model, Levels(), warm_up_steps=0, loss_bound=0.0)
     model(torch.ones(1, 200)).sum().backward()
-    assert (hook.report().codec, hook.report().contributors) == ("thc", WORKERS), hook.report()
+    assert (hook.report().codec, hook.report().contributors) == ("levels", WORKERS), hook.report()
     return float(model.module.weight.grad.mean())
 
 
@@ -48,7 +49,7 @@ def add_up(say, meeting):
     pair = torch.ones(4)
     dist.all_reduce(pair, group=dist.new_group([0, 1]))
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 100, bias=False))
-    hook = spillway.torch.attach(model, warm_up_steps=0, loss_bound=0.1)
+    hook = spillway.torch.attach(model, Planes(16), warm_up_steps=0, loss_bound=0.1)
     model(torch.ones(1, 200)).sum().backward()
     said = [float(tensor[-1]), float(pair[0]), float(model.module.weight.grad.mean()), hook.report().contributors]
     say(said + [by_levels()])
@@ -59,7 +60,7 @@ def add_up(say, meeting):
 class Servers(unittest.TestCase):
     def test_the_default_groups_all_reduces_go_through_them(self):
         meeting = f"127.0.0.1:{free_port()}"
-        with Started([TOOL, "ps", "--json", "--workers", WORKERS, "--rendezvous", meeting]) as server:
+        with Started([TOOL, "server", "--json", "--workers", WORKERS, "--rendezvous", meeting]) as server:
             said = run_ranks(WORKERS, add_up, meeting)
             summary = json.loads(server.finish()[0])
         self.assertNotIn(None, said)

@@ -17,13 +17,15 @@ WORLD = 3
 
 prepare()
 
+import torch
+
 from spillway import abi
 from spillway.communicator import Communicator
 from spillway.job import Job
-from spillway.torch.buckets import BucketNames
-from spillway.torch.codecs import code_fields, exact_algorithm
-from spillway.torch.layers import LayerPolicy, expendable_share, priority_of
-from spillway.torch.mode import layers_from_environment, mode_from_environment
+from spillway.torch.backend_codec import LEAST_BYTES, codec_from_environment
+from spillway.torch.backward import LayerPolicy, expendable_share, priority_of
+from spillway.torch.codecs import Blocks, Entropy, Levels, Planes, Sketch
+from spillway.torch.ddp_hook import BucketNames
 
 
 class Arguments(unittest.TestCase):
@@ -91,7 +93,7 @@ class Arguments(unittest.TestCase):
                 check(operation, four, four, 4, abi.FLOAT32, *behind)
 
     def test_fields_that_a_struct_has_no_room_for_are_named(self):
-        for field, value in (("peer_timeout_ms", -1), ("peer_timeout_ms", 2**32), ("rank", 2**31), ("window", 1.5)):
+        for field, value in (("peer_timeout_ms", -1), ("peer_timeout_ms", 2**32), ("rank", 2**31), ("mtu", 1.5)):
             with self.assertRaisesRegex(ValueError, f"^{field} is .*: it is a whole number from "):
                 Communicator(abi.default_library().unique_id(), **{field: value})
         for field in ("standbys", "min_ranks"):
@@ -129,104 +131,112 @@ class Layers(unittest.TestCase):
         self.assertEqual((expendable_share(0, 1), expendable_share(0, 0)), (1.0, 1.0))
 
     def test_what_is_said_goes_before(self):
-        self.assertEqual([self.options(LayerPolicy(5), index, 3, expendable=0.02) for index in (0, 2)], [(5, 20_000)] * 2)
+        self.assertEqual([self.options(LayerPolicy(5), index, 3, expendable=0.02) for index in (0, 2)],
+                         [(5, 20_000)] * 2)
 
     def test_exact_ones_lose_nothing_and_are_urgent_all_the_same(self):
         options = abi.default_library().options()
         LayerPolicy().apply(options, 1, 2)
         self.assertEqual((options.priority, options.expendable_ppm), (7, abi.EXPENDABLE_AS_LOST))
 
-    def test_variables_say_so_for_all_layers(self):
-        with mock.patch.dict(os.environ, {"SPILLWAY_PRIORITY": "2"}):
-            self.assertEqual(self.options(layers_from_environment(), 2, 3)[0], 2)
-        self.assertEqual(self.options(layers_from_environment(), 2, 3)[0], 7)
+    def test_a_priority_that_is_given_is_that_of_all_layers(self):
+        self.assertEqual([self.options(LayerPolicy(2), index, 3)[0] for index in (0, 2)], [2, 2])
 
 
-def mode_with(variables):
+def codec_with(**variables):
     with mock.patch.dict(os.environ, variables):
-        return mode_from_environment()
+        return codec_from_environment()
 
 
-class Modes(unittest.TestCase):
-    def test_exact_unless_it_is_asked_for(self):
-        for environment in ({}, {"SPILLWAY_MODE": ""}, {"SPILLWAY_MODE": "exact", "SPILLWAY_PRECISION": "12"}):
-            self.assertIsNone(mode_with(environment))
+class Variables(unittest.TestCase):
+    def test_exact_unless_a_codec_is_asked_for(self):
+        for variables in ({}, {"SPILLWAY_CODEC": ""}, {"SPILLWAY_CODEC": "exact", "SPILLWAY_BITS": "12"}):
+            self.assertIsNone(codec_with(**variables))
 
-    def test_tolerant_has_defaults(self):
-        mode = mode_with({"SPILLWAY_MODE": "tolerant"})
-        self.assertEqual(mode.least_bytes, 65536)
-        options = mode.options()
+    def test_a_codec_has_defaults(self):
+        codec = codec_with(SPILLWAY_CODEC="planes")
+        self.assertEqual(LEAST_BYTES, 65536)
+        for size, expected in ((LEAST_BYTES - 4, False), (LEAST_BYTES, True)):
+            self.assertEqual(codec.applies_to(torch.empty(size // 4), abi.SUM), expected)
+        options = codec.options()
         self.assertEqual((options.tolerant, options.precision, options.gather_precision, options.loss_bound_ppm,
                           options.least_contributors, options.feedback_tensor), (1, 5, 5, 10_000, 0.0, 0))
-        self.assertEqual((options.importance, options.expendable_ppm), (abi.IMPORTANCE_BY_ENERGY, abi.EXPENDABLE_AS_LOST))
+        self.assertEqual((options.importance, options.expendable_ppm),
+                         (abi.IMPORTANCE_BY_ENERGY, abi.EXPENDABLE_AS_LOST))
 
-    def test_variables_say_how_tolerant(self):
-        options = mode_with({"SPILLWAY_MODE": "tolerant", "SPILLWAY_PRECISION": "12", "SPILLWAY_LOSS_BOUND": "0",
-                             "SPILLWAY_LEAST_CONTRIBUTORS": "0.75"}).options()
-        self.assertEqual((options.precision, options.gather_precision, options.loss_bound_ppm, options.least_contributors),
-                         (12, 12, 0, 0.75))
-        options = mode_with({"SPILLWAY_MODE": "tolerant", "SPILLWAY_GATHER_PRECISION": "16"}).options()
-        self.assertEqual((options.precision, options.gather_precision), (5, 16))
-        options = mode_with({"SPILLWAY_MODE": "tolerant", "SPILLWAY_IMPORTANCE": "4", "SPILLWAY_EXPENDABLE": "0.2"}).options()
-        self.assertEqual((options.importance, options.expendable_ppm), (4, 200_000))
+    def test_variables_say_how_much_may_be_lost(self):
+        options = codec_with(SPILLWAY_CODEC="planes", SPILLWAY_BITS="12", SPILLWAY_LOSS_BOUND="0",
+                             SPILLWAY_LEAST_CONTRIBUTORS="0.75").options()
+        self.assertEqual((options.precision, options.gather_precision, options.loss_bound_ppm,
+                          options.least_contributors), (12, 12, 0, 0.75))
+        self.assertEqual(codec_with(SPILLWAY_CODEC="planes", SPILLWAY_LEAST_CONTRIBUTORS="1").options().loss_bound_ppm,
+                         10_000)
 
     def test_a_bad_value_is_named_with_what_is_allowed(self):
-        for name, value, allowed in [("SPILLWAY_MODE", "lossy", "exact or tolerant"),
-                                     ("SPILLWAY_PRECISION", "33", "from 1 to 32"),
-                                     ("SPILLWAY_GATHER_PRECISION", "x", "from 1 to 32"),
+        codecs = "exact, planes, levels, blocks, entropy, sketch or auto"
+        for name, value, allowed in [("SPILLWAY_CODEC", "zip", codecs),
+                                     ("SPILLWAY_BITS", "33", "from 1 to 32"),
+                                     ("SPILLWAY_BITS", "x", "from 1 to 32"),
                                      ("SPILLWAY_LOSS_BOUND", "1%", "from 0 to 1"),
                                      ("SPILLWAY_LOSS_BOUND", "nan", "from 0 to 1"),
-                                     ("SPILLWAY_IMPORTANCE", "8", "energy, 0, 1, 2, 3, 4, 5, 6 or 7"),
-                                     ("SPILLWAY_EXPENDABLE", "1.5", "from 0 to 1"),
-                                     ("SPILLWAY_LEAST_CONTRIBUTORS", "-0.1", "from 0 to 1"),
-                                     ("SPILLWAY_TOLERANT_BYTES", "64k", "a whole number, 0 or more")]:
+                                     ("SPILLWAY_LEAST_CONTRIBUTORS", "-0.1", "from 0 to 1")]:
             with self.assertRaisesRegex(ValueError, f"^{name} is '{value}': it must be .*{allowed}"):
-                mode_with({name: value})
+                codec_with(**{name: value})
 
-
-    def test_a_codec_has_a_precision_of_its_own(self):
+    def test_a_codec_has_bits_of_its_own(self):
         def fields_with(**variables):
-            options = mode_with({"SPILLWAY_MODE": "tolerant", **variables}).options()
-            return abi.CODES[options.code], options.precision, options.algorithm
+            options = codec_with(**variables).options()
+            return abi.CODECS[options.codec], options.precision, options.algorithm
 
-        self.assertEqual(fields_with(), ("planes", 5, 0))
-        self.assertEqual(fields_with(SPILLWAY_CODEC="thc"), ("thc", 4, 0))
-        self.assertEqual(fields_with(SPILLWAY_CODEC="THC", SPILLWAY_PRECISION="2"), ("thc", 2, 0))
+        self.assertEqual(fields_with(SPILLWAY_CODEC="planes"), ("planes", 5, 0))
+        self.assertEqual(fields_with(SPILLWAY_CODEC="levels"), ("levels", 4, 0))
+        self.assertEqual(fields_with(SPILLWAY_CODEC="LEVELS", SPILLWAY_BITS="2"), ("levels", 2, 0))
         self.assertEqual(fields_with(SPILLWAY_CODEC="blocks")[0], "blocks")
-        self.assertEqual(fields_with(SPILLWAY_CODEC="coded"), ("coded", 8, 0))
+        self.assertEqual(fields_with(SPILLWAY_CODEC="entropy"), ("entropy", 8, 0))
         self.assertEqual(fields_with(SPILLWAY_CODEC="sketch"), ("sketch", 8, 0))
-        with self.assertRaisesRegex(ValueError, "coded numbers arrive whole"):
-            fields_with(SPILLWAY_CODEC="coded", SPILLWAY_LOSS_BOUND="0.02")
-        with self.assertRaisesRegex(ValueError, "precision 5 is not one of thc's, which are 2, 3, 4 and 8"):
-            fields_with(SPILLWAY_CODEC="thc", SPILLWAY_PRECISION="5")
-        with self.assertRaisesRegex(ValueError, "^SPILLWAY_CODEC is 'zip': it must be planes, thc, blocks, coded, sketch or auto"):
-            mode_with({"SPILLWAY_CODEC": "zip"})
+        with self.assertRaisesRegex(ValueError, "all packets arrive whole"):
+            fields_with(SPILLWAY_CODEC="entropy", SPILLWAY_LOSS_BOUND="0.02")
+        with self.assertRaisesRegex(ValueError, "Levels: bits is 5; it is 2, 3, 4 or 8"):
+            fields_with(SPILLWAY_CODEC="levels", SPILLWAY_BITS="5")
 
 
 class Codecs(unittest.TestCase):
-    def fields(self, codec, precision=None, algorithm="automatic", scale="exact", error_feedback=True):
-        return code_fields(codec, precision, algorithm, scale, error_feedback)
+    def test_names_and_numbers_are_the_librarys(self):
+        for codec, expected in ((Planes(5), (0, 5, 5, 0, 0)), (Planes(6, 16), (0, 6, 16, 0, 0)),
+                                (Levels(2, predicted_scale=True), (1, 2, None, 0, 1)),
+                                (Blocks(), (2, None, None, 0, 0)),
+                                (Entropy(algorithm="ring", predicted_scale=True), (3, 8, None, 2, 1)),
+                                (Sketch(10), (4, 10, None, 0, 0))):
+            made = codec.options()
+            found = (made.codec, made.precision, made.gather_precision, made.algorithm, made.predicts_scale)
+            self.assertEqual([each for each, wanted in zip(found, expected) if wanted is not None],
+                             [wanted for wanted in expected if wanted is not None], codec)
+            self.assertEqual(made.loss_bound_ppm, 0 if codec.name in ("entropy", "sketch") else 10_000, codec)
 
-    def test_codes_and_algorithms_are_the_librarys(self):
-        self.assertEqual(self.fields("thc", algorithm="switch", scale="predicted"),
-                         {"code": 1, "precision": 4, "algorithm": 6, "predicts_scale": 1})
-        self.assertEqual(self.fields("blocks", 8), {"code": 2, "precision": 8, "algorithm": 0, "predicts_scale": 0})
-        self.assertEqual(self.fields("coded", algorithm="ring", scale="predicted"),
-                         {"code": 3, "precision": 8, "algorithm": 2, "predicts_scale": 1})
-        self.assertEqual(self.fields("sketch", scale="predicted"),
-                         {"code": 4, "precision": 8, "algorithm": 0, "predicts_scale": 1})
-        self.assertEqual(self.fields("exact", algorithm="ring")["algorithm"], 2)
-        self.assertEqual((exact_algorithm("ring"), exact_algorithm("switch")), (2, 0))
+    def test_bits_and_algorithms_are_those_of_the_librarys_table(self):
+        def is_taken(codec, **fields):
+            try:
+                codec(**fields)
+            except ValueError:
+                return False
+            return True
 
-    def test_what_does_not_go_together_is_said(self):
-        for words, arguments in [("a switch cannot add what is coded as 'planes'", ("planes", None, "switch")),
-                                 ("a switch cannot add what is coded as 'exact'", ("exact", None, "switch")),
-                                 ("codec 'planes' needs no scale", ("planes", None, "automatic", "predicted")),
-                                 ("leave error_feedback on", ("thc", None, "automatic", "predicted", False)),
-                                 ("leave error_feedback on", ("sketch", None, "automatic", "exact", False)),
-                                 ("scale is 'old'; there are 'exact', 'predicted'", ("thc", 4, "switch", "old"))]:
-            with self.assertRaisesRegex(ValueError, words):
-                self.fields(*arguments)
+        rows = abi.default_library().capabilities
+        self.assertEqual(set(rows), {*abi.CODECS, "exact"})
+        for codec in (Planes, Levels, Entropy, Sketch):
+            taken = [bits for bits in range(34) if is_taken(codec, bits=bits)]
+            self.assertEqual(taken, rows[codec.name]["bits"], codec)
+        for codec in (Entropy, Sketch):
+            taken = [each for each in abi.ALGORITHMS if each != "auto" and is_taken(codec, algorithm=each)]
+            self.assertEqual(taken, rows[codec.name]["algorithms"], codec)
+
+    def test_the_hooks_default_is_the_variables(self):
+        hook, variables = Planes().options(), codec_with(SPILLWAY_CODEC="planes").options()
+        self.assertEqual(bytes(hook), bytes(variables))
+
+    def test_a_codec_is_a_value(self):
+        self.assertEqual(Planes(), Planes(bits=5))
+        self.assertEqual(str(Entropy(10)), "Entropy(bits=10, predicted_scale=False, algorithm='auto')")
 
 
 class Tags(unittest.TestCase):

@@ -89,7 +89,7 @@ class Case(unittest.TestCase):
         self.log = self.folder / "log"
 
     def train(self, *arguments, world=2, has_terminal=False):
-        """What the ranks said, and the log's events."""
+        """The ranks' output, and the log's events."""
         given = [*map(str, arguments), "--log", str(self.log)]
         said = run_ranks(world, run_main, given, has_terminal)
         self.assertNotIn(None, said, f"a rank failed: train.py {' '.join(given)}")
@@ -142,7 +142,7 @@ class WithTheDatasets(Case):
     @needs_fashion_mnist
     def test_a_tolerant_run_needs_nothing_but_the_variable(self):
         arguments = ["--steps", 4, "--batch", 64, "--test-samples", 100, "--checkpoint"]
-        with mock.patch.dict(os.environ, {"SPILLWAY_MODE": "tolerant"}):
+        with mock.patch.dict(os.environ, {"SPILLWAY_CODEC": "planes"}):
             _, tolerant = self.train(*arguments, self.folder / "tolerant")
         _, exact = self.train(*arguments, self.folder / "exact")
         self.assertEqual(tolerant[0]["loss"], exact[0]["loss"])

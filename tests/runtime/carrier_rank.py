@@ -49,7 +49,7 @@ def tolerant(library, comm):
     assert request.wait()
     truth = repeated([sum(each) for each in zip(*(values(rank, PERIOD) for rank in range(comm.world)))], count)
     error = sum((got - right) ** 2 for got, right in zip(buffer, truth)) / sum(right ** 2 for right in truth)
-    peers = [request.peer_report(peer) for peer in range(comm.world) if peer != comm.rank]
+    peers = [peer for rank, peer in enumerate(request.report().peers) if rank != comm.rank]
     return error, sum(peer.packets_missing for peer in peers)
 
 

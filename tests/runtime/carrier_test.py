@@ -70,12 +70,6 @@ class Carrier(unittest.TestCase):
             self.assertLess(each["error"], 1e-3)
             self.assertEqual(each["missing"], 0)
 
-    def test_the_congestion_control_is_one_that_there_is(self):
-        self.run_ranks(2, SPILLWAY_CARRIER="tcp", SPILLWAY_TCP_CONGESTION="reno")
-        with self.start(2, SPILLWAY_CARRIER="tcp", SPILLWAY_TCP_CONGESTION="none-such") as ranks:
-            for each in self.outcomes(ranks):
-                self.assertIn("SPILLWAY_TCP_CONGESTION", each.get("failure", ""))
-
     def test_ranks_that_do_not_agree_are_told(self):
         by_rank = {0: "udp", 1: "tcp"}
         command = python(HERE / "carrier_rank.py", self.library)

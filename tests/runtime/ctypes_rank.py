@@ -75,25 +75,25 @@ def a_tolerant_sum(library, comm):
     error = sum((got - comm.world * value) ** 2 for got, value in zip(buffer, values))
     assert error < 0.1 * sum((comm.world * value) ** 2 for value in values), error
     assert request.report().contributors == comm.world and request.report().empty_shards == 0
-    assert not any(request.peer_report(peer).late for peer in range(comm.world))
+    assert len(request.report().peers) == comm.world and not any(peer.late for peer in request.report().peers)
 
 
 def sums_without_decoding(library, comm):
     count = 30_000
     values = [float(i % 7 - 3) for i in range(count)]
-    for code, precision, algorithm in (("thc", 4, "switch"), ("blocks", 16, "switch"), ("coded", 8, "ring"),
+    for code, precision, algorithm in (("levels", 4, "switch"), ("blocks", 16, "switch"), ("entropy", 8, "ring"),
                                       ("sketch", 8, "direct")):
         options = library.options()
         options.tolerant, options.loss_bound_ppm, options.precision = 1, 0, precision
-        options.code, options.algorithm = sw.CODES.index(code), sw.ALGORITHMS.index(algorithm)
+        options.codec, options.algorithm = sw.CODECS.index(code), sw.ALGORITHMS.index(algorithm)
         buffer = (ctypes.c_float * count)(*values)
         request = comm.start("all_reduce", buffer, buffer, count, sw.FLOAT32, sw.SUM, options=options)
         assert request.wait()
         error = sum((got - comm.world * value) ** 2 for got, value in zip(buffer, values))
         assert error < 0.05 * sum((comm.world * value) ** 2 for value in values), (code, error)
         report = request.report()
-        assert (report.code, report.algorithm, report.contributors) == (code, algorithm, comm.world), report
-        assert (report.coded_bytes > 0) == (code in ("coded", "sketch")), report
+        assert (report.codec, report.algorithm, report.contributors) == (code, algorithm, comm.world), report
+        assert (report.entropy_bytes > 0) == (code in ("entropy", "sketch")), report
         assert report.sketch_predicted == (count if code == "sketch" else 0), report
         mine, everybody = ctypes.c_uint32 * 1, (ctypes.c_int32 * comm.world)()
         comm.run("all_gather", mine(zlib.crc32(bytes(buffer))), everybody, 1, sw.INT32)

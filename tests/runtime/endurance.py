@@ -36,7 +36,6 @@ SHARES = (1, 10, 50, 100)  # percent
 MOST_GROWTH_MIB = 4.0
 # Operations until all records of ended ones have been filled once: earlier growth is not a leak.
 WARM_UP = 20_000
-METRICS_SECONDS = 1
 PAGE = os.sysconf("SC_PAGE_SIZE")
 EDGE_TESTS_S = 600
 EDGE_TESTS = {"transport_tests": "*Edge*:*Epoch*", "net_tests": "*Epoch*", "sim_tests": "*Edge*"}
@@ -117,7 +116,7 @@ def end(ranks):
 
 
 def run_ranks(arguments, folder):
-    variables = {"SPILLWAY_METRICS_FILE": f"{folder}/%r.prom", "SPILLWAY_METRICS_SECONDS": str(METRICS_SECONDS),
+    variables = {"SPILLWAY_METRICS_FILE": f"{folder}/%r.prom",
                  "SPILLWAY_LOCAL_COPY": "1" if arguments.local_copy else "0"}
     command = python(HERE / "endurance_rank.py", arguments.library.resolve(), arguments.operations)
     with RankProcesses(arguments.ranks, lambda rank: command, stdin=subprocess.PIPE, variables=variables) as ranks:

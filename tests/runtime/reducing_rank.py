@@ -4,7 +4,7 @@
 
     tests/runtime/reducing_rank.py LIBRARY SEED [CODE]
 
-CODE is "exact", or one that switches can add: "thc" or "blocks". Exact sums are checked: a wrong one is an error that
+CODE is "exact", or one that switches can add: "levels" or "blocks". Exact sums are checked: a wrong one is an error that
 ends the process. Writes "ready" when its first operations have ended, then one line of JSON: status, message and the
 time (CLOCK_MONOTONIC, which all processes of a machine share). After SIGUSR1, it writes "still reducing" as soon as
 further operations have ended.
@@ -39,8 +39,8 @@ def sums(world, count):
 def options_for(library, code):
     options = library.options()
     if code != "exact":
-        options.tolerant, options.loss_bound_ppm, options.precision = 1, 0, 4 if code == "thc" else 16
-        options.code, options.algorithm = sw.CODES.index(code), sw.ALGORITHMS.index("switch")
+        options.tolerant, options.loss_bound_ppm, options.precision = 1, 0, 4 if code == "levels" else 16
+        options.codec, options.algorithm = sw.CODECS.index(code), sw.ALGORITHMS.index("switch")
     return options
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter servers as their users start them: `spillway ps` beside workers, all real processes on loopback.
+"""Parameter servers as their users start them: `spillway server` beside workers, all real processes on loopback.
 
     tests/runtime/servers_test.py LIBRARY PATH_TO_SPILLWAY
 """
@@ -30,7 +30,7 @@ class Job:
     def __init__(self, scenario, servers=2):
         meeting = f"127.0.0.1:{free_port()}"
         words = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
-        self.servers = [Started([TOOL, "ps", "--json", "--index", index, "--servers", servers, "--workers", WORKERS,
+        self.servers = [Started([TOOL, "server", "--json", "--index", index, "--servers", servers, "--workers", WORKERS,
                                  "--rendezvous", meeting, "--patience", f"{patience():.0f}s"],
                                 env=environment_with(base=words))
                         for index in range(servers)]

@@ -36,10 +36,10 @@ def numbers_that_can_be_added(library, comm):
     """Servers add this code without decoding it: all ranks end with the same bytes."""
     exact = [sum(math.sin(0.37 * i + rank) for rank in range(comm.world)) for i in range(COUNT)]
     energy = sum(true ** 2 for true in exact)
-    for code, precision, most in (("thc", 4, 0.05), ("blocks", 16, 1e-8)):
+    for code, precision, most in (("levels", 4, 0.05), ("blocks", 16, 1e-8)):
         options = library.options()
         options.tolerant, options.loss_bound_ppm, options.precision = 1, 0, precision
-        options.code = options.feedback_tensor = sw.CODES.index(code)
+        options.codec = options.feedback_tensor = sw.CODECS.index(code)
         for predicts in (0, 1, 1):
             options.predicts_scale = predicts
             buffer = (ctypes.c_float * COUNT)(*[math.sin(0.37 * i + comm.rank) for i in range(COUNT)])
@@ -56,7 +56,7 @@ def numbers_that_can_be_added(library, comm):
 def a_pause(library, comm):
     """Rank 1 stays away until it is told that the others continued without it.
 
-    The server alone decides how long it waits: it knows the usual pace after 8 steps (lib/collective/tolerant/pace.h),
+    The server alone decides how long it waits: it knows the usual pace after 8 steps (lib/collective/tolerant/tolerant_run.h),
     and a single slow worker does not change that. So the others cannot wait for rank 1 without end."""
     options = library.options()
     options.tolerant, options.least_contributors = 1, 0.6

@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 import spillway
 from spillway import (AVERAGE, FLOAT32, FLOAT64, INT32, INT64, MAX, MIN, SUM, Library, OperationOptions, SpillwayError,
                       UniqueId)
-from spillway.abi import ALGORITHMS, CODES, Callback
+from spillway.abi import ALGORITHMS, CODECS, Callback
 
 (OK, INVALID_ARGUMENT, LIMIT_EXCEEDED, UNAVAILABLE, INTERNAL, PEER_FAILED, MISMATCH, TIMED_OUT, ABORTED,
  IN_PROGRESS) = spillway.Status

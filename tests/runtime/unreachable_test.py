@@ -24,7 +24,7 @@ SPILLWAY_RANK=1 SPILLWAY_LISTEN=127.0.0.1:7001 "$0" "$1" "$2" 1 >/dev/null 2>&1 
 SPILLWAY_RANK=0 SPILLWAY_LISTEN=127.0.0.1:7000 "$0" "$1" "$2" 1 2>&1 || true
 wait
 """
-EXPECTED = "rank 1 is at 192.0.2.2:7000, and from here: cannot find a way"
+EXPECTED = "rank 1 is at 192.0.2.2:7000, and from here: cannot find a route"
 ADVICE = "SPILLWAY_SOCKET_IFNAME at rank 1"
 
 

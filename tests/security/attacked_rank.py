@@ -26,9 +26,9 @@ PERIOD = 997
 WARM_UP = 3  # rounds
 # By code: bits, and a result's largest relative error. One forged packet among the fifty of a tensor would be an
 # error of about 0.1.
-PRECISIONS = {"planes": 16, "thc": 8, "blocks": 16, "coded": 12, "sketch": 12}
-MOST_ERROR = {"planes": 1e-3, "thc": 0.05, "blocks": 1e-3, "coded": 5e-3, "sketch": 5e-3}
-ADDED_BY_SWITCHES = ("thc", "blocks")
+PRECISIONS = {"planes": 16, "levels": 8, "blocks": 16, "entropy": 12, "sketch": 12}
+MOST_ERROR = {"planes": 1e-3, "levels": 0.05, "blocks": 1e-3, "entropy": 5e-3, "sketch": 5e-3}
+ADDED_BY_SWITCHES = ("levels", "blocks")
 
 
 def values(rank, number, count):
@@ -47,7 +47,7 @@ def options_for(library, code, count):
         return library.options()
     algorithm = "switch" if code in ADDED_BY_SWITCHES else "automatic"
     return library.tolerant_options(
-        loss_bound=0, precision=PRECISIONS[code], code=sw.CODES.index(code), algorithm=sw.ALGORITHMS.index(algorithm),
+        loss_bound=0, precision=PRECISIONS[code], codec=sw.CODECS.index(code), algorithm=sw.ALGORITHMS.index(algorithm),
         feedback_tensor=count if code == "sketch" else 0)
 
 

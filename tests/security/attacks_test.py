@@ -234,13 +234,13 @@ def of_now(old, like):
 @unittest.skipIf(os.geteuid() != 0, "network namespaces need root")
 class OnTheNetwork(Attacks):
     def setUp(self):
-        self.network = self.enterContext(NetworkNamespaces(WORLD + 1))
+        self.network = self.enterContext(NetworkNamespaces(WORLD + 1, splits_bursts=True))
         self.tap = self.enterContext(Wiretap(self.network, range(WORLD)))
         self.addresses = [self.network.address(rank) for rank in range(WORLD)]
 
     def start_job(self):
-        job = Job(self, WORLD, f"{self.addresses[0]}:5000", self.network.enter, SPILLWAY_GSO="0",
-                  SPILLWAY_METRICS_PORT=METRICS_PORT)
+        job = Job(self, WORLD, f"{self.addresses[0]}:5000", self.network.enter,
+                  SPILLWAY_METRICS_LISTEN=METRICS_PORT)
         job.start(*range(WORLD))
         job.wait_until_ready()
         return job

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Traces that are small on disk and huge when read, given to `spillway emulate lint`: it refuses them with a message,
+"""Traces that are small on disk and huge when read, given to `spillway emulate show --check`: it refuses them with a message,
 long before it reaches their size.
 
     tests/security/bombs_test.py TOOL [unittest's arguments]
@@ -53,7 +53,7 @@ class Bombs(unittest.TestCase):
         return path
 
     def check_refused(self, path, memory=MOST_MEMORY, sentence="unpack it with gunzip|is the limit"):
-        said = run(["prlimit", f"--as={memory}", TOOL, "emulate", "lint", path])
+        said = run(["prlimit", f"--as={memory}", TOOL, "emulate", "show", "--check", path])
         self.assertEqual(said.returncode, 1, said.stdout[-2000:] + said.stderr[-2000:])
         self.assertRegex(said.stdout + said.stderr, sentence)
         self.assertNotIn("bad_alloc", said.stderr)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A malicious member of a job whose members change: it holds the job's ticket, proves that, and is let in. The
 messages are those of lib/comm/rendezvous/message.h, lib/elastic/mesh_message.h and lib/elastic/membership/message.h;
-the proof of its id is that of lib/elastic/member_key.h.
+the proof of its id is that of lib/elastic/mesh_message.h.
 """
 import ctypes
 import hashlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A ticket holder that takes over a source of state: it joins a job that trains, moves itself into rank 0's place with
-`spillway job move`, and sends the process that it evicted a program instead of the state. The program is not run.
+`spillway job remove --keep`, and sends the process that it evicted a program instead of the state. The program is not run.
 
     tests/security/false_source_test.py TOOL LIBRARY [unittest's arguments]
 
@@ -53,7 +53,7 @@ class AFalseSource(WatchedJob, unittest.TestCase):
         return ""
 
     def move(self, rank):
-        moved = self.tool("move", str(rank))
+        moved = self.tool("remove", str(rank), "--keep")
         self.assertEqual(moved.returncode, 0, moved.stderr)
 
     def test_a_program_in_place_of_the_state_is_not_run(self):

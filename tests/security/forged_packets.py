@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host outside of all paths can send to a job: ICMP messages about datagrams that it has not seen, and its own
+"""The packets that a host outside of all paths can send to a job: ICMP messages about datagrams that it has not seen, and its own
 datagrams. Run in that host's network namespace, as root:
 
     forged_packets.py VICTIM PEER PORTS PEER_PORTS      the ports of both, with commas

@@ -74,7 +74,7 @@ class HostileNetwork(unittest.TestCase):
 
     def test_forged_messages_change_nothing_and_are_counted(self):
         with NetworkNamespaces(WORLD + 1) as network, \
-                self.start(network, SPILLWAY_METRICS_PORT=METRICS_PORT) as ranks:
+                self.start(network, SPILLWAY_METRICS_LISTEN=METRICS_PORT) as ranks:
             ranks.expect_line("ready")
             for victim in range(WORLD):
                 attack(network, victim)
@@ -100,9 +100,8 @@ class HostileNetwork(unittest.TestCase):
 
     def test_links_and_interfaces_that_take_no_long_packets_are_named(self):
         """A link that drops them, and an interface whose MTU is lowered: two jobs at once, because both take time."""
-        with NetworkNamespaces(WORLD) as swallowing, NetworkNamespaces(WORLD) as lowered, \
-                self.start(swallowing, SPILLWAY_GSO="0") as swallowed, self.start(lowered) as refused:
-            # Without GSO: a buffer of many datagrams passes a virtual link whatever its MTU.
+        with NetworkNamespaces(WORLD, splits_bursts=True) as swallowing, NetworkNamespaces(WORLD) as lowered, \
+                self.start(swallowing) as swallowed, self.start(lowered) as refused:
             swallowed.expect_line("ready")
             refused.expect_line("ready")
             began = time.monotonic()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of an attacker who captures every packet of a job with a secret and sends anything (SECURITY.md, "Who
-can do what").
+"""The limits of an attacker who captures every packet of a job with a secret and sends anything (SECURITY.md,
+"Attackers and their limits").
 
     tests/security/listener_test.py LIBRARY
 
@@ -53,7 +53,7 @@ class Listener(unittest.TestCase):
     library = None
 
     def setUp(self):
-        self.network = self.enterContext(NetworkNamespaces(WORLD + 1))
+        self.network = self.enterContext(NetworkNamespaces(WORLD + 1, splits_bursts=True))
         self.tap = self.enterContext(Wiretap(self.network, range(WORLD)))
         self.addresses = [self.network.address(rank) for rank in range(WORLD)]
         folder = self.enterContext(tempfile.TemporaryDirectory())
@@ -64,7 +64,7 @@ class Listener(unittest.TestCase):
     def start(self, code, **variables):
         command = python(RUNTIME / "reducing_rank.py", self.library, 1, code)
         ranks = RankProcesses(WORLD, lambda rank: command, f"{self.addresses[0]}:5000", self.network.enter,
-                              variables={"SPILLWAY_SECRET_FILE": self.secret, "SPILLWAY_GSO": "0", **variables})
+                              variables={"SPILLWAY_SECRET_FILE": self.secret, **variables})
         self.enterContext(ranks)
         ranks.expect_line("ready")
         return ranks
@@ -154,7 +154,7 @@ class Listener(unittest.TestCase):
 
     def test_sums_that_are_sent_back_or_aside_end_no_rank(self):
         """Each to every rank, in the name of every other; results reach their owners during the sums and later."""
-        ranks = self.start("thc")
+        ranks = self.start("levels")
         heard = list(self.hear_sums(SUMS_SENT_BACK))
         self.assertTrue(any(one.payload[KIND] == RESULT for one in heard))
         ports = {one.destination: one.destination_port for one in heard}
@@ -174,7 +174,7 @@ class Listener(unittest.TestCase):
 
     def stop_a_rank(self, trial):
         victim = 1
-        ranks = self.start("thc", SPILLWAY_PEER_TIMEOUT=trial.peer_timeout())
+        ranks = self.start("levels", SPILLWAY_PEER_TIMEOUT=trial.peer_timeout())
         trial.stalls.watch(ranks.processes)
         heard = list(self.hear_sums(SUMS_REPEATED, lambda one: one.source == self.addresses[victim]))
         struck_at = time.monotonic()

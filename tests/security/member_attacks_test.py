@@ -149,12 +149,12 @@ class AFalseMember(Attack):
         liar = self.false_member(name=HOSTILE_NAME)
         self.wait_for(lambda status: len(status["members"]) == WORLD + 1)
         page = self.folder / "page"
-        for words in (("ls",), ("ls", "--json"), ("watch", "--times", "1", "--page", page)):
+        for words in (("status",), ("status", "--json"), ("status", "--watch", "--times", "1", "--page", page)):
             said = self.tool(*words)
             self.assertEqual(said.returncode, 0, said.stderr)
             self.assertNotRegex(said.stdout + said.stderr, r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-        self.assertEqual(len([line for line in self.tool("ls").stdout.splitlines() if "127.0.0.1:" in line]), WORLD + 1)
-        self.assertIn(r"\x1b[2J", self.tool("ls").stdout)
+        self.assertEqual(len([line for line in self.tool("status").stdout.splitlines() if "127.0.0.1:" in line]), WORLD + 1)
+        self.assertIn(r"\x1b[2J", self.tool("status").stdout)
         self.assertNotIn("<script", page.read_text(encoding="utf-8"))
         liar.close()
         self.check_goes_on()
@@ -215,7 +215,7 @@ class SomebodyWithoutTheTicket(Attack):
             came = Started(["prlimit", f"--nofile={FEW_FILES}:{FEW_FILES}", TOOL, "job", "join", "--", *WORKER, "0"],
                            test=self, env=environment_with(self.variables))
             self.wait_for(lambda status: len(status["members"]) == WORLD + 1)
-            said = self.tool("move", "1")  # makes new streams between all ranks
+            said = self.tool("remove", "1", "--keep")  # makes new streams between all ranks
             self.assertEqual(said.returncode, 0, said.stderr)
             self.wait_for(lambda status: status["epoch"] == 2)
             self.check_goes_on(epoch=2)

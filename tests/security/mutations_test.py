@@ -31,8 +31,8 @@ from hostile_host import Wiretap
 
 SKIPPED = 77
 WORLD = 4
-CODES = ("exact", "planes", "thc", "blocks", "coded", "sketch")
-NOT_ENCRYPTED = ("thc", "blocks")  # switches read them
+CODES = ("exact", "planes", "levels", "blocks", "entropy", "sketch")
+NOT_ENCRYPTED = ("levels", "blocks")  # switches read them
 JOBS = 2 * len(CODES)
 CHANGES_PER_PACKET = 8
 MOST_UNREAD_BYTES = 64 << 10
@@ -121,7 +121,7 @@ class Attacks(unittest.TestCase):
 
     def attack(self, code, is_ipv6, count):
         is_encrypted = is_ipv6 and code not in NOT_ENCRYPTED
-        network = self.enterContext(NetworkNamespaces(WORLD, is_ipv6=is_ipv6))
+        network = self.enterContext(NetworkNamespaces(WORLD, is_ipv6=is_ipv6, splits_bursts=True))
         tap = self.enterContext(Wiretap(network, range(WORLD)))
         folder = self.enterContext(tempfile.TemporaryDirectory())
         secret = pathlib.Path(folder, "secret")
@@ -130,8 +130,7 @@ class Attacks(unittest.TestCase):
         ranks = self.enterContext(RankProcesses(
             WORLD, lambda rank: python(HERE / "attacked_rank.py", self.library, code), network.endpoint(0, 5000),
             network.enter,
-            variables={"SPILLWAY_SECRET_FILE": secret, "SPILLWAY_GSO": "0",
-                       **({"SPILLWAY_ENCRYPT": "1"} if is_encrypted else {})}))
+            variables={"SPILLWAY_SECRET_FILE": secret, **({"SPILLWAY_ENCRYPT": "1"} if is_encrypted else {})}))
         ranks.expect_line("ready")
         began = time.monotonic()
         with Queues(ranks.processes, is_ipv6=is_ipv6) as queues:
@@ -167,7 +166,7 @@ class FewMutations(Attacks):
     """A code that switches add, which is not encrypted, and an encrypted one."""
 
     def test_sums(self):
-        self.attack("thc", is_ipv6=False, count=FEW)
+        self.attack("levels", is_ipv6=False, count=FEW)
 
     def test_planes_encrypted_over_ipv6(self):
         self.attack("planes", is_ipv6=True, count=FEW)

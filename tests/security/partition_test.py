@@ -42,7 +42,7 @@ class Partition(unittest.TestCase):
     library = None
 
     def setUp(self):
-        self.network = self.enterContext(NetworkNamespaces(WORLD))
+        self.network = self.enterContext(NetworkNamespaces(WORLD, splits_bursts=True))
         self.tap = self.enterContext(Wiretap(self.network, range(WORLD)))
         self.addresses = [self.network.address(rank) for rank in range(WORLD)]
         folder = self.enterContext(tempfile.TemporaryDirectory())
@@ -52,8 +52,8 @@ class Partition(unittest.TestCase):
         self.ranks = self.enterContext(RankProcesses(
             WORLD, lambda rank: python(HERE / "partition_rank.py", self.library), f"{self.addresses[0]}:5000",
             self.network.enter,
-            variables={"SPILLWAY_SECRET_FILE": secret, "SPILLWAY_ENCRYPT": "1", "SPILLWAY_GSO": "0",
-                       "SPILLWAY_METRICS_PORT": METRICS_PORT}))
+            variables={"SPILLWAY_SECRET_FILE": secret, "SPILLWAY_ENCRYPT": "1",
+                       "SPILLWAY_METRICS_LISTEN": METRICS_PORT}))
         self.ranks.expect_line("ready")
 
     def partner(self, address):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks SECURITY.md's tables against the tests: each attack of "How it is tested" names tests that exist and that
-ctest runs, one of them holds each row of "Who can do what", and every attack in this folder is mentioned.
+ctest runs, one of them holds each row of "Attackers and their limits", and every attack in this folder is mentioned.
 
     tests/security/table_test.py CTEST BUILD_FOLDER [unittest's arguments]
 """
@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from harness.processes import run
 
-WHO, TESTED = "Who can do what", "How it is tested"
+WHO, TESTED = "Attackers and their limits", "How it is tested"
 NO_PROMISE = "everything"
 
 

@@ -62,7 +62,7 @@ class AnotherUser(unittest.TestCase):
         self.port = free_port()
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
         self.environment.update({**STEADY, "SPILLWAY_LIBRARY": str(LIBRARY), "SPILLWAY_SOCKET_IFNAME": "=lo",
-                                 "SPILLWAY_METRICS_PORT": str(self.port)})
+                                 "SPILLWAY_METRICS_LISTEN": str(self.port)})
 
     def tool(self, *arguments, prefix=()):
         return run([*prefix, TOOL, "job", *arguments], env=self.environment)
@@ -74,7 +74,7 @@ class AnotherUser(unittest.TestCase):
                        stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)
 
     def members(self):
-        asked = self.tool("ls", "--json")
+        asked = self.tool("status", "--json")
         return json.loads(asked.stdout)["members"] if asked.returncode == 0 else []
 
     def found_by_nobody(self):
@@ -88,7 +88,7 @@ class AnotherUser(unittest.TestCase):
     def check_closed_to_nobody(self):
         for nonce in self.found_by_nobody():
             for port in listening_ports():
-                said = self.tool("ls", "--ticket", f"127.0.0.1:{port}/{nonce}", prefix=AS_NOBODY)
+                said = self.tool("status", "--ticket", f"127.0.0.1:{port}/{nonce}", prefix=AS_NOBODY)
                 self.assertEqual(said.returncode, 1, f"nobody got into the job: {said.stdout}")
 
     def test_a_ticket_in_a_shared_folder_is_not_found(self):
@@ -98,7 +98,7 @@ class AnotherUser(unittest.TestCase):
         ticket = (self.shared / "ticket").read_text().strip()
         self.check_closed_to_nobody()
         # The attack would work with the ticket, so it is the missing ticket that keeps `nobody` out.
-        self.assertEqual(self.tool("ls", "--ticket", ticket, prefix=AS_NOBODY).returncode, 0)
+        self.assertEqual(self.tool("status", "--ticket", ticket, prefix=AS_NOBODY).returncode, 0)
         self.assertNotIn(ticket.rsplit("/", 1)[1], self.found_by_nobody())
 
     def test_a_ticket_that_the_launcher_keeps_is_not_found(self):
@@ -123,7 +123,7 @@ class AnotherUser(unittest.TestCase):
         plant = f"import os; os.umask(0o077); open({str(ticket)!r}, 'w').write('127.0.0.1:1/' + '0' * 32)"
         run([*AS_NOBODY, sys.executable, "-c", plant], check=True)
         self.environment["SPILLWAY_JOB_FILE"] = str(ticket)
-        said = self.tool("ls")
+        said = self.tool("status")
         self.assertEqual((said.returncode, "belongs to user 65534" in said.stderr), (1, True), said.stderr)
         said = self.tool("join", "--", "true")
         self.assertEqual((said.returncode, "belongs to user 65534" in said.stderr), (1, True), said.stderr)
@@ -137,7 +137,7 @@ class AnotherUser(unittest.TestCase):
         self.environment["SPILLWAY_JOB_FILE"] = str(self.shared / "ticket")
         self.start_job()
         wait_until(lambda: len(self.members()) == 3, "the job's three processes")
-        self.assertEqual(self.tool("watch", "--times", "1", "--page", str(self.shared / "page")).returncode, 0)
+        self.assertEqual(self.tool("status", "--watch", "--times", "1", "--page", str(self.shared / "page")).returncode, 0)
         self.assertIn("<h1>Job", (self.shared / "page").read_text())
         self.assertEqual(victim.read_text(), "kept")
         self.assertNotRegex((self.shared / "page").read_text(), re.escape(self.nonce_start()))

@@ -125,7 +125,7 @@ class Lie(NamedTuple):
     makes_up_places: bool = False  # a rank may end because it has no socket at the place that it is given
 
 
-NO_PLACE = "SpillwayError: this seat is not at that place, or is used up"
+NO_PLACE = "SpillwayError: this slot does not belong to that rank, or is used up"
 SPLIT = "members follow different decisions about epoch 3: one of them is broken or lies"
 LIES = (
     Lie(splits_with_handles_of_its_own_drive, SPLIT),
@@ -146,7 +146,7 @@ class AFalseVoter(Attack):
         """A false member that a change has admitted."""
         voter = self.enterContext(self.false_member(FalseVoter))
         self.wait_for(lambda status: len(status["members"]) == WORLD + 1)
-        said = self.tool("move", "1")
+        said = self.tool("remove", "1", "--keep")
         self.assertEqual(said.returncode, 0, said.stderr)
         wait_until(lambda: voter.is_admitted or voter.trouble, "that the job admits a newcomer")
         self.assertIsNone(voter.trouble)
@@ -161,7 +161,7 @@ class AFalseVoter(Attack):
         voter = self.voter()
         voter.lie(lie.tell)
         if lie.move:
-            self.tool("move", "2")
+            self.tool("remove", "2", "--keep")
         if lie.ends is None:
             self.check_is_one_job(voter, lie.epoch)
             self.hang_up(voter)
@@ -181,7 +181,7 @@ class AFalseVoter(Attack):
     def status_of(self, voter, member):
         """The job's state as this member says."""
         nonce = self.ticket().rsplit("/", 1)[1]
-        asked = self.tool("ls", "--json", "--ticket", f"{voter.addresses[member]}/{nonce}")
+        asked = self.tool("status", "--json", "--ticket", f"{voter.addresses[member]}/{nonce}")
         self.assertEqual(asked.returncode, 0, asked.stderr + self.said())
         return json.loads(asked.stdout)
 

@@ -343,7 +343,7 @@ class InTheLab(Captures):
             self.skipTest(f"no lab here: {up.stderr.strip()}")
         self.addCleanup(self.lab, "down", "--name", name)
         if not any(one["name"] == name and one["isolation"] != "none"
-                   for one in json.loads(self.lab("ps", "--json").stdout)):
+                   for one in json.loads(self.lab("ls", "--json").stdout)):
             self.skipTest("network namespaces are not allowed here")
 
     def start_capture(self, name):

@@ -5,7 +5,7 @@
     tools/bench/cuda_allreduce.py LIBRARY [--ranks 4] [--megabytes 4,64,256] [--ways gloo,exact,5,8,5-cpu] [--parts]
 
 Ranks share the available devices. Ways: gloo; exact (Spillway); 5 and 8 (tolerant, with this many bits, coded by the
-GPU); thc (THC's code with 4 bits); 5-cpu (as 5, with values copied to the host and coded there).
+GPU); levels (with 4 bits); 5-cpu (as 5, with values copied to the host and coded there).
 
 Prints bus bandwidth as nccl-tests define it, 2 (n - 1) / n times bytes over time, by the median of the slowest rank's
 times, and processor seconds of all ranks per GB of tensor. With --parts also the times of the last all-reduce's parts
@@ -28,11 +28,12 @@ WARM_UP, ITERATIONS = 3, 8
 
 
 def environment_of(way):
-    code = way.split("-")[0]
-    codec = {"SPILLWAY_CODEC": "thc"} if code == "thc" else {"SPILLWAY_PRECISION": code}
-    tolerant = {} if way in ("gloo", "exact") else {"SPILLWAY_MODE": "tolerant", **codec}
-    return {"SPILLWAY_LOCAL_COPY": "0", "SPILLWAY_SOCKET_IFNAME": "=lo", "GLOO_SOCKET_IFNAME": "lo",
-            "SPILLWAY_GPU_CODING": "0" if way.endswith("-cpu") else "1", **tolerant}
+    name = way.split("-")[0]
+    if name in ("gloo", "exact"):
+        codec = {}
+    else:
+        codec = {"SPILLWAY_CODEC": name} if name == "levels" else {"SPILLWAY_CODEC": "planes", "SPILLWAY_BITS": name}
+    return {"SPILLWAY_LOCAL_COPY": "0", "SPILLWAY_SOCKET_IFNAME": "=lo", "GLOO_SOCKET_IFNAME": "lo", **codec}
 
 
 def be_rank(rank, world, port, way, sizes, pipe):
@@ -43,7 +44,8 @@ def be_rank(rank, world, port, way, sizes, pipe):
     import torch.distributed as dist
     if way != "gloo":
         sys.path.insert(0, str(PACKAGE))
-        import spillway.torch  # noqa: F401, registers the backend
+        import spillway.torch.tensors
+        spillway.torch.tensors.allow_gpu_coding(not way.endswith("-cpu"))
     dist.init_process_group("gloo" if way == "gloo" else "spillway")
     device = torch.device("cuda", rank % torch.cuda.device_count())
     torch.cuda.set_device(device)

@@ -47,7 +47,7 @@ def train(way, device, layers, width, steps):
     if not way.startswith("gloo"):
         import spillway.torch
         bits = int(way.split("-")[0])
-        hook = spillway.torch.attach(model, precision=bits, gather_precision=bits)
+        hook = spillway.torch.attach(model, spillway.torch.Planes(bits))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     random, times, loss = torch.Generator().manual_seed(torch.distributed.get_rank()), [], None
     for _ in range(min(WARM_UP, steps) + steps):
@@ -71,7 +71,7 @@ def parts_of(hook):
 
 def be_rank(rank, world, port, way, layers, width, steps, links, pipe):
     os.environ.update({"SPILLWAY_LOCAL_COPY": "0", "SPILLWAY_SOCKET_IFNAME": "=lo",
-                       "GLOO_SOCKET_IFNAME": "lo", "SPILLWAY_GPU_CODING": "0" if way.endswith("-cpu") else "1",
+                       "GLOO_SOCKET_IFNAME": "lo",
                        "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
                        "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
     if links is not None:
@@ -79,7 +79,8 @@ def be_rank(rank, world, port, way, layers, width, steps, links, pipe):
     sys.path.insert(0, str(PACKAGE))
     import torch
     if not way.startswith("gloo"):
-        import spillway.torch  # noqa: F401, registers the backend
+        import spillway.torch.tensors
+        spillway.torch.tensors.allow_gpu_coding(not way.endswith("-cpu"))
     torch.distributed.init_process_group("gloo" if way.startswith("gloo") else "spillway")
     device = torch.device("cuda", rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
     if device.type == "cuda":

@@ -19,9 +19,8 @@ constexpr std::uint8_t kSentPlanes = 16;
 constexpr base::Instant kStart{base::milliseconds(1)};
 constexpr base::Duration kPerPacket = base::nanoseconds(120);  // virtual: 1,500 bytes at 100 Gb/s
 
-constexpr std::array<std::pair<const char*, wire::Protection>, 3> kProtections = {
-    {{"datagrams, CRC32C", wire::Protection::kCrc32c},
-     {"datagrams, tags", wire::Protection::kTags},
+constexpr std::array<std::pair<const char*, wire::Protection>, 2> kProtections = {
+    {{"datagrams, tags", wire::Protection::kTags},
      {"datagrams, encrypted", wire::Protection::kEncryption}}};
 
 transport::EndpointConfig config_of(std::uint16_t rank) {

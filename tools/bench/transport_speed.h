@@ -20,7 +20,7 @@ struct TransportSpeedOptions {
 };
 
 struct TransportSpeed {
-  std::string what;  // "state machines", "datagrams, CRC32C", "datagrams, tags" and so on
+  std::string what;  // "state machines", "datagrams, tags" or "datagrams, encrypted"
   double packets_per_second = 0.0;
   double control_share = 0.0;  // control packets per data packet
 };

@@ -6,7 +6,7 @@
 
 #include "base/version.h"
 #include "tools/bench/allreduce/measure.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -269,12 +269,11 @@ nlohmann::json config_json(const bench::AllreduceWork& work, unsigned world) {
                         {"algorithm", collective::algorithm_name(work.algorithm)},
                         {"mode", work.tolerance ? "tolerant" : "exact"}};
   if (work.tolerance) {
-    out["tolerance"] = {{"code", collective::sum_code_name(work.tolerance->code)},
+    out["tolerance"] = {{"codec", collective::codec_name(work.tolerance->codec)},
                         {"precision", work.tolerance->precision},
                         {"gather_precision", work.tolerance->gather_precision},
                         {"loss_bound_ppm", work.tolerance->loss_bound_ppm},
-                        {"least_contributors", work.tolerance->least_contributors},
-                        {"lossy_gather", work.tolerance->lossy_gather}};
+                        {"least_contributors", work.tolerance->least_contributors}};
   }
   return out;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parsing of option values. A wrong value is a usage error (exit code 2) that names the option and
-// the allowed values, wherever it is detected. Failures with valid options are CommandErrors (exit
-// code 1).
+// The input of commands: values of options, and scenarios from files. A wrong value is a usage
+// error (exit code 2) that names the option and the allowed values, wherever it is detected.
+// Failures with valid options are CommandErrors (exit code 1).
 #pragma once
 
 #include <fmt/format.h>
@@ -10,11 +10,22 @@
 
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "sim/scenario/scenario.h"
+#include "switch/fabric/emulator.h"
 
 namespace spillway::cli {
+
+// ------------------------------------------------------------------ values
+
+// Parsing of option values. A wrong value is a usage error (exit code 2) that names the option and
+// the allowed values, wherever it is detected. Failures with valid options are CommandErrors (exit
+// code 1).
 
 // Returns the parsed value of an option, or throws a usage error.
 template <typename T>
@@ -63,5 +74,29 @@ void add_seed_options(CLI::App& command, Options& options) {
   command.add_option("--seed", options.seed, "Only this world, and print what it is")
       ->check(any_seed());
 }
+
+// ------------------------------------------------------------------ scenarios
+
+// Loads a scenario from its text, and the topology file it names, if any, from the text's folder.
+// An attached scenario also says where its hosts are attached (`port` lines), for switches between
+// real hosts. Throws CommandError with the file's name if a file cannot be read or parsed, and a
+// usage error if only the overrides are wrong.
+
+std::string read_text(const std::filesystem::path& path);
+
+// `source` names the text in messages: its path, unless it came from elsewhere. `options` names the
+// options that the overrides came from.
+scenario::Scenario scenario_from(const std::string& text, const std::string& source,
+                                 std::span<const std::string> overrides,
+                                 const std::string& options = "--set");
+scenario::Scenario load_scenario(const std::string& path, std::span<const std::string> overrides);
+
+struct AttachedScenario {
+  scenario::Scenario scenario;
+  std::vector<fabric::PortAttachment> ports;  // one per host
+};
+
+AttachedScenario load_attached_scenario(const std::string& path,
+                                        std::span<const std::string> overrides);
 
 }  // namespace spillway::cli

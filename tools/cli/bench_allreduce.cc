@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-#include "base/units_text.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "codec/plane_code.h"
 #include "comm/communicator.h"
@@ -21,20 +21,27 @@
 #include "tools/cli/allreduce_report.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
 
 using collective::Algorithm;
+using collective::Codec;
 using collective::DataType;
 using collective::ReduceOp;
-using collective::SumCode;
 
 constexpr const char* kRankMark = "--started-as-rank";
 constexpr std::size_t kMaxSizes = 1000;
-constexpr std::uint8_t kLevelBits = 4;  // default of thc
+constexpr std::uint8_t kLevelBits = 4;  // default of the codec levels
 constexpr double kLossBound = 0.01;
+
+constexpr const char* kExact = "exact";
+const std::map<std::string, Codec> kCodecs = {{"planes", Codec::kPlanes},
+                                              {"levels", Codec::kLevels},
+                                              {"blocks", Codec::kBlocks},
+                                              {"entropy", Codec::kEntropy},
+                                              {"sketch", Codec::kSketch}};
 
 struct BenchAllreduceOptions {
   bench::AllreduceWork work;
@@ -45,9 +52,9 @@ struct BenchAllreduceOptions {
   bool per_iteration = false;
   std::string json_file;
   bool json = false;
-  bool is_tolerant = false;
-  collective::Tolerance tolerance;
-  std::optional<std::uint8_t> precision;  // unset: the code's default
+  std::string codec = kExact;
+  collective::Tolerance tolerance;   // unless exact
+  std::optional<std::uint8_t> bits;  // unset: the codec's default
   std::optional<double> loss_bound;
   bool has_name = false;  // of the tensor
   std::vector<std::string> rivals;
@@ -96,14 +103,16 @@ std::vector<std::size_t> sizes_of(const BenchAllreduceOptions& options) {
 bench::AllreduceWork work_of(const BenchAllreduceOptions& options) {
   bench::AllreduceWork work = options.work;
   work.sizes = sizes_of(options);
-  if (options.is_tolerant) {
+  if (options.codec != kExact) {
+    const Codec codec = kCodecs.at(options.codec);
     work.tolerance = options.tolerance;
-    if (options.tolerance.code == SumCode::kLevels) {
+    work.tolerance->codec = codec;
+    if (codec == Codec::kLevels) {
       work.tolerance->precision = kLevelBits;
     }
-    work.tolerance->precision = options.precision.value_or(work.tolerance->precision);
+    work.tolerance->precision = options.bits.value_or(work.tolerance->precision);
     // Coded numbers arrive whole by default; --loss-bound overrides that.
-    const bool is_coded = collective::is_coded(options.tolerance.code);
+    const bool is_coded = collective::uses_entropy(codec);
     const double bound = options.loss_bound.value_or(is_coded ? 0.0 : kLossBound);
     work.tolerance->loss_bound_ppm = static_cast<std::uint32_t>(std::lround(bound * 1e6));
     work.tolerance->feedback_tensor = options.has_name ? 1 : 0;
@@ -120,13 +129,11 @@ std::string introduction(const BenchAllreduceOptions& options, const bench::Allr
       "# spillway {}\n"
       "# Collective test starting: all_reduce_perf\n"
       "# nRanks {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} validation: {}\n"
-      "# mode: {} algorithm: {} code: {} priority: {} in flight: {}\n",
+      "# codec: {} algorithm: {} priority: {} in flight: {}\n",
       base::kVersion, world, work.sizes.front(), work.sizes.back(),
       by_factor ? std::to_string(options.step_factor) : options.step_bytes,
-      by_factor ? "factor" : "bytes", work.warmup, work.iterations, work.checks,
-      options.is_tolerant ? "tolerant" : "exact", collective::algorithm_name(work.algorithm),
-      work.tolerance ? collective::sum_code_name(work.tolerance->code) : "none", work.priority,
-      work.in_flight);
+      by_factor ? "factor" : "bytes", work.warmup, work.iterations, work.checks, options.codec,
+      collective::algorithm_name(work.algorithm), work.priority, work.in_flight);
 }
 
 // ------------------------------------------------------------------ one rank
@@ -269,7 +276,7 @@ void run(const BenchAllreduceOptions& options) {
       throw CLI::ValidationError(
           "--servers",
           "belongs to ranks that this command starts; under a launcher start "
-          "`spillway ps` and set SPILLWAY_SERVERS");
+          "`spillway server` and set SPILLWAY_SERVERS");
     }
     run_as_rank(options);
     return;
@@ -335,9 +342,10 @@ void add_work(CLI::App& verb, bench::AllreduceWork& work) {
                                          {"avg", ReduceOp::kAverage},
                                          {"min", ReduceOp::kMin},
                                          {"max", ReduceOp::kMax}}));
-  verb.add_option("--algorithm", work.algorithm,
-                  "automatic, direct, ring, tree or, of what switches can add, switch (automatic)")
-      ->transform(one_of(Names<Algorithm>{{"automatic", Algorithm::kAutomatic},
+  verb.add_option(
+          "--algorithm", work.algorithm,
+          "auto, direct, ring, tree, or switch with a codec whose packets can be added (auto)")
+      ->transform(one_of(Names<Algorithm>{{"auto", Algorithm::kAutomatic},
                                           {"direct", Algorithm::kDirect},
                                           {"ring", Algorithm::kRing},
                                           {"switch", Algorithm::kSwitch},
@@ -350,26 +358,21 @@ void add_work(CLI::App& verb, bench::AllreduceWork& work) {
       ->capture_default_str();
 }
 
-void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
-  const CLI::Validator precisions = whole_number(1, codec::kMaxPlanes);
-  CLI::Option* mode = verb.add_option("--mode", options.is_tolerant, "exact or tolerant (exact)");
-  mode->transform(one_of(Names<bool>{{"exact", false}, {"tolerant", true}}));
+void add_codec_options(CLI::App& verb, BenchAllreduceOptions& options) {
+  const CLI::Validator bits = whole_number(1, codec::kMaxPlanes);
+  CLI::Option* codec = verb.add_option(
+      "--codec", options.codec,
+      "exact, planes, levels, blocks, entropy or sketch; switches can add levels and blocks");
+  codec->capture_default_str()->check(
+      CLI::IsMember({"exact", "planes", "levels", "blocks", "entropy", "sketch"}));
   collective::Tolerance& tolerance = options.tolerance;
-  const std::string group = "With --mode tolerant";
   for (CLI::Option* option :
-       {verb.add_option("--code", tolerance.code,
-                        "planes; what switches can add, thc or blocks; coded; sketch (planes)")
-            ->transform(one_of(Names<SumCode>{{"planes", SumCode::kPlanes},
-                                              {"thc", SumCode::kLevels},
-                                              {"blocks", SumCode::kBlocks},
-                                              {"coded", SumCode::kCoded},
-                                              {"sketch", SumCode::kSketch}})),
-        verb.add_option("--precision", options.precision,
-                        "Bits sent per value, 1 to 32 (16); of thc 2, 3, 4 or 8 (4)")
-            ->check(precisions),
-        verb.add_option("--gather-precision", tolerance.gather_precision,
-                        "Bits of the sums that come back")
-            ->check(precisions)
+       {verb.add_option("--bits", options.bits,
+                        "Bits sent per value, 1 to 32 (16); with levels 2, 3, 4 or 8 (4)")
+            ->check(bits),
+        verb.add_option("--bits-back", tolerance.gather_precision,
+                        "Bits per value of the sums that come back")
+            ->check(bits)
             ->default_str(std::to_string(tolerance.gather_precision)),
         verb.add_option("--loss-bound", options.loss_bound,
                         "Share of a contribution's packets that may stay missing")
@@ -380,13 +383,9 @@ void add_tolerance(CLI::App& verb, BenchAllreduceOptions& options) {
             ->check(CLI::Range(0.0, 1.0))
             ->capture_default_str(),
         verb.add_flag("--feedback", options.has_name,
-                      "Error feedback, and codes that learn from one iteration to the next")}) {
-    option->needs(mode)->group(group);
+                      "Error feedback, and codecs that learn from one iteration to the next")}) {
+    option->needs(codec)->group("With a --codec that is not exact");
   }
-  verb.add_flag("--lossy-gather", tolerance.lossy_gather,
-                "Sums may be lost on the way back too: ranks then differ")
-      ->needs(mode)
-      ->group(group);
 }
 
 void add_running(CLI::App& verb, BenchAllreduceOptions& options) {
@@ -396,7 +395,8 @@ void add_running(CLI::App& verb, BenchAllreduceOptions& options) {
   verb.add_option("--servers", options.servers,
                   "Parameter servers beside them, as processes too: all-reduces go through these")
       ->check(whole_number(0, 64));
-  verb.add_option("--threads", options.threads, "That calculate, in each rank; else by the machine")
+  verb.add_option("--threads", options.threads,
+                  "Threads that calculate, in each rank; by default as the machine allows")
       ->check(whole_number(0, 256));
   verb.add_option("--compare", options.rivals, "gloo, mpi: measured in turns, in the same place")
       ->delimiter(',')
@@ -417,7 +417,7 @@ void add_bench_allreduce(CLI::App& bench) {
       "allreduce", "All-reduces as nccl-tests measures them, beside Gloo and Open MPI");
   add_sizes(*verb, *options);
   add_work(*verb, options->work);
-  add_tolerance(*verb, *options);
+  add_codec_options(*verb, *options);
   add_running(*verb, *options);
   verb->footer(
       "Starts its ranks itself, or is one rank under torchrun, mpirun, srun or `spillway lab "
@@ -427,11 +427,10 @@ void add_bench_allreduce(CLI::App& bench) {
       "Examples:\n"
       "  spillway bench allreduce -b 8 -e 64M -f 8\n"
       "  spillway bench allreduce --ranks 4 -b 25M -e 25M -I --compare gloo,mpi\n"
-      "  spillway bench allreduce --mode tolerant --precision 8 --loss-bound 0.01 -J result.json\n"
+      "  spillway bench allreduce --codec planes --bits 8 --loss-bound 0.01 -J result.json\n"
       "  spillway bench allreduce --ranks 4 --servers 2 -b 25M -e 25M\n"
       "  spillway lab run --preset clean --hosts 4 --aggregate -- spillway bench allreduce -b 4M "
-      "-e "
-      "4M --mode tolerant --algorithm switch --code thc\n"
+      "-e 4M --codec levels --algorithm switch\n"
       "  spillway lab run --preset incast -- spillway bench allreduce -e 25M -b 25M --compare "
       "gloo");
   verb->callback([options] { run(*options); });

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway bench codec`: speed and error of every codec, as tables or as JSON.
+// `spillway bench codec`: speed and error of every codec, of the entropy coders and of the checks
+// of packets, as tables or as JSON.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/version.h"
 #include "codec/kernels.h"
+#include "tools/bench/checks/check_speed.h"
 #include "tools/bench/codec/accuracy.h"
-#include "tools/bench/codec/cuda_speed.h"
 #include "tools/bench/codec/speed.h"
+#include "tools/bench/progress.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
+#include "wire/packet.h"
 
 namespace spillway::cli {
 namespace {
@@ -27,7 +32,90 @@ struct BenchCodecOptions {
   std::string part = "all";
   std::string device = "cpu";
   std::string gradients = "tests/data/gradients";
+  bool fast_only = false;  // entropy: without the coders of codec/reference
+  bench::CheckSpeedOptions checks;
 };
+
+// ------------------------------------------------------------------ entropy coders
+
+// Size and speed of lossless coders for 8-bit numbers, beside zstd and Huff0.
+
+void print_entropy_json(const std::vector<bench::EntropySpeed>& rows) {
+  nlohmann::json out = {{"version", base::kVersion}, {"rows", nlohmann::json::array()}};
+  for (const bench::EntropySpeed& row : rows) {
+    out["rows"].push_back({{"sample", row.sample},
+                           {"coder", row.coder},
+                           {"target", row.target},
+                           {"entropy_bits", row.entropy_bits},
+                           {"bits_per_value", row.bits},
+                           {"encode_gb_per_s", row.encode_gigabytes_per_second},
+                           {"decode_gb_per_s", row.decode_gigabytes_per_second}});
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+void print_entropy_table(const std::vector<bench::EntropySpeed>& rows) {
+  TextTable table(
+      {"sample", "coder", "target", "bits", "over entropy", "encode GB/s", "decode GB/s"});
+  for (const bench::EntropySpeed& row : rows) {
+    table.add_row({row.sample, row.coder, row.target, fmt::format("{:.3f}", row.bits),
+                   fmt::format("{:+.2f} %", 100.0 * (row.bits / row.entropy_bits - 1.0)),
+                   fmt::format("{:.3f}", row.encode_gigabytes_per_second),
+                   fmt::format("{:.3f}", row.decode_gigabytes_per_second)});
+  }
+  fmt::print("{}", table.to_string());
+}
+
+void run_entropy(const BenchCodecOptions& options) {
+  const bench::EntropyOptions measured{.values = std::size_t{1} << (options.quick ? 19 : 22),
+                                       .repetitions = options.quick ? 5 : 15,
+                                       .plain_rivals = !options.fast_only,
+                                       .gradients = options.gradients};
+  const std::vector<bench::EntropySample> samples = bench::entropy_samples(measured);
+  std::vector<bench::EntropySpeed> rows;
+  {
+    bench::Progress progress(samples.size());
+    rows = bench::measure_entropy(samples, measured, progress);
+  }
+  options.json ? print_entropy_json(rows) : print_entropy_table(rows);
+}
+
+// ------------------------------------------------------------------ packet checks
+
+// The cost of packet checks, beside CRC32C in the same run.
+void print_checks_json(const std::vector<bench::CheckSpeed>& rows) {
+  nlohmann::json out = {{"version", base::kVersion}, {"rows", nlohmann::json::array()}};
+  for (const bench::CheckSpeed& row : rows) {
+    out["rows"].push_back({{"check", row.check},
+                           {"packet_bytes", row.packet_bytes},
+                           {"ns_per_packet", row.nanoseconds_per_packet},
+                           {"gb_per_s", row.gigabytes_per_second()},
+                           {"of_crc32c", row.of_crc32c}});
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+void print_checks_table(const std::vector<bench::CheckSpeed>& rows) {
+  TextTable table({"copy and", "packet", "ns/packet", "GB/s", "x crc32c"});
+  for (const bench::CheckSpeed& row : rows) {
+    table.add_row({row.check, fmt::format("{}", row.packet_bytes),
+                   fmt::format("{:.0f}", row.nanoseconds_per_packet),
+                   fmt::format("{:.2f}", row.gigabytes_per_second()),
+                   fmt::format("{:.2f}", row.of_crc32c)});
+  }
+  fmt::print("{}", table.to_string());
+}
+
+void run_checks(const BenchCodecOptions& options) {
+  std::vector<bench::CheckSpeed> rows;
+  {
+    bench::Progress progress(bench::check_speed_steps(options.checks));
+    rows = bench::measure_check_speed(options.checks, progress);
+  }
+  options.json ? print_checks_json(rows) : print_checks_table(rows);
+}
+
+// ------------------------------------------------------------------ codecs
 
 struct BenchCodecResults {
   bench::SpeedResults speed;
@@ -216,8 +304,9 @@ void print_bias(const std::vector<bench::BiasFigure>& results) {
 }
 
 void print_sums(const std::vector<bench::SumError>& results) {
-  fmt::print("Error of the mean of ranks with the same values, by codes that can be added\n");
-  TextTable table({"sample", "code", "ranks", "bits/value", "NMSE"});
+  fmt::print(
+      "Error of the mean of ranks with the same values, by codecs whose packets can be added\n");
+  TextTable table({"sample", "codec", "ranks", "bits/value", "NMSE"});
   for (const bench::SumError& row : results) {
     table.add_row({row.sample, row.code, std::to_string(row.ranks),
                    fmt::format("{:.2f}", row.bits_per_value), format_error(row.nmse)});
@@ -294,6 +383,14 @@ void run_on_gpu(const BenchCodecOptions& options) {
 }
 
 void run(const BenchCodecOptions& options) {
+  if (options.part == "entropy") {
+    run_entropy(options);
+    return;
+  }
+  if (options.part == "checks") {
+    run_checks(options);
+    return;
+  }
   if (options.device != "cpu") {
     run_on_gpu(options);
     return;
@@ -323,23 +420,39 @@ void add_bench_codec(CLI::App& bench) {
       bench.add_subcommand("codec", "Speed and error of every codec, beside memcpy and EDEN");
   command->add_flag("--json", options->json, "Print one JSON document instead of tables");
   command->add_flag("--quick", options->quick, "Fewer values and seeds: seconds, not a minute");
-  command->add_option("--part", options->part, "What to measure")
-      ->check(CLI::IsMember({"all", "speed", "error"}))
-      ->capture_default_str();
   command
-      ->add_option("--device", options->device,
-                   "cpu, or cuda (cuda:1): the planes code's speed on a GPU alone")
+      ->add_option(
+          "--part", options->part,
+          "all (speed and error), speed, error, entropy (lossless coders of 8-bit numbers, "
+          "beside zstd -1 and Huff0) or checks (of packets being copied, beside CRC32C)")
+      ->check(CLI::IsMember({"all", "speed", "error", "entropy", "checks"}))
       ->capture_default_str();
+  CLI::Option* device = command->add_option(
+      "--device", options->device, "cpu, or cuda (cuda:1): the codecs' speed on that GPU alone");
+  device->capture_default_str();
   command
       ->add_option("--gradients", options->gradients,
                    "Folder of real gradients (.f32 files) to include")
+      ->capture_default_str();
+  command
+      ->add_flag("--fast-only", options->fast_only,
+                 "Entropy: leave out the coders from the literature, which are not tuned")
+      ->excludes(device);
+  command->add_option("--bytes", options->checks.packet_bytes, "Checks: sizes of packets")
+      ->check(whole_number(bench::CheckLayout::kLeastPacket, SPILLWAY_MAX_PACKET))
+      ->capture_default_str();
+  command->add_option("--rounds", options->checks.rounds, "Checks: runs of each; the best counts")
+      ->check(whole_number(1, 1'000'000))
       ->capture_default_str();
   command->footer(
       "Examples:\n"
       "  spillway bench codec --part speed\n"
       "  spillway bench codec --json > codec.json\n"
       "  spillway bench codec --device cuda\n"
-      "SPILLWAY_SIMD=scalar (neon, avx2, ...) makes another instruction set the default one.");
+      "  spillway bench codec --part entropy --fast-only\n"
+      "  spillway bench codec --part checks --bytes 4052 --json\n"
+      "SPILLWAY_SIMD=scalar (neon, avx2, ...) makes another instruction set the default one.\n"
+      "zstd and Huff0 are measured if libzstd.so.1 is installed.");
   command->callback([options] { run(*options); });
 }
 

@@ -8,17 +8,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/duration_summary.h"
+#include "base/clock.h"
 #include "base/version.h"
 #include "lab/calibration.h"
 #include "lab/network/links.h"
-#include "tools/bench/incast/rank.h"
 #include "tools/bench/incast/rounds.h"
 #include "tools/bench/progress.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/lab_command.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -186,13 +185,13 @@ void add_bench_incast(CLI::App& bench) {
       "incast", "Hosts that send to one at once over an emulated network: Spillway beside TCP");
   add_network_options(*verb, options->network);
   verb->add_option("--job", options->job,
-                   "What is sent, as a job line of a scenario, where the scenario has none")
+                   "Traffic, as a job line of a scenario, where the scenario has none")
       ->capture_default_str();
   verb->add_option("--protocols", options->protocols,
                    "spillway, or TCP congestion controls of this kernel")
       ->delimiter(',')
       ->capture_default_str();
-  verb->add_option("--rounds", options->rounds, "Of each protocol")
+  verb->add_option("--rounds", options->rounds, "Number of rounds of each protocol")
       ->check(whole_number(1, 10000))
       ->capture_default_str();
   verb->add_flag("--json", options->json, "Print JSON");

@@ -13,15 +13,12 @@
 
 #include "base/version.h"
 #include "switch/kernel/measure/program_costs.h"
-#include "switch/kernel/measure/sum_costs.h"
-#include "tools/bench/forwarding/pinned_thread.h"
+#include "tools/bench/forwarding/rig.h"
 #include "tools/bench/forwarding/speed.h"
-#include "tools/bench/forwarding/sum_forwarding.h"
-#include "tools/bench/forwarding/switch_flood.h"
 #include "tools/bench/progress.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// `spillway bench transport`: the transport on real sockets between two processes, beside raw UDP
+// and TCP in the same run; or, with --core, its state machines alone.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -9,19 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/units_text.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "tools/bench/loopback/wire_speed.h"
 #include "tools/bench/progress.h"
 #include "tools/bench/transport_speed.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
-
-// `spillway bench transport`: the transport on real sockets between two processes, beside raw UDP
-// and TCP in the same run.
 namespace {
 
 struct BenchTransportOptions {
@@ -30,14 +30,16 @@ struct BenchTransportOptions {
   unsigned paths = 1;
   unsigned rounds = 1;
   std::string garbage;
+  bool core = false;
+  bool quick = false;
   bool json = false;
 };
 
-// A checksum only, as the baseline for the cost of tags; the default; and encryption.
-constexpr std::array<std::pair<const char*, wire::Protection>, 3> kProtections = {
-    {{"crc32c", wire::Protection::kCrc32c},
-     {"tags", wire::Protection::kTags},
-     {"encrypted", wire::Protection::kEncryption}}};
+// ------------------------------------------------------------------ real sockets
+
+// The default, and encryption.
+constexpr std::array<std::pair<const char*, wire::Protection>, 2> kProtections = {
+    {{"tags", wire::Protection::kTags}, {"encrypted", wire::Protection::kEncryption}}};
 
 // Results for one datagram size, each from the median round.
 struct BenchTransportRow {
@@ -45,8 +47,7 @@ struct BenchTransportRow {
   bench::WireSpeed raw{};
   std::array<bench::WireSpeed, kProtections.size()> spillway{};
 
-  const bench::WireSpeed& yardstick() const { return spillway[0]; }
-  const bench::WireSpeed& shipped() const { return spillway[1]; }
+  const bench::WireSpeed& shipped() const { return spillway[0]; }
 };
 
 struct BenchTransportResults {
@@ -83,8 +84,7 @@ BenchTransportRow measure_row(unsigned size, unsigned rounds, bench::WireSpeedOp
 
 BenchTransportResults measure(const BenchTransportOptions& options) {
   BenchTransportResults results;
-  results.offloads =
-      net::available_offloads(value_or_throw(net::offloads_from(base::Environment::of_process())));
+  results.offloads = net::available_offloads({});
   bench::WireSpeedOptions measured{
       .seconds = options.seconds, .offloads = results.offloads, .paths = options.paths};
   if (!options.garbage.empty()) {
@@ -126,8 +126,7 @@ void print_json(const BenchTransportOptions& options, const BenchTransportResult
                             {"of_tcp", shipped / results.tcp.gigabits_per_second}};
     for (std::size_t i = 0; i < kProtections.size(); ++i) {
       nlohmann::json checked = speed_json(row.spillway[i]);
-      checked["of_crc32c"] =
-          row.spillway[i].gigabits_per_second / row.yardstick().gigabits_per_second;
+      checked["of_tags"] = row.spillway[i].gigabits_per_second / shipped;
       entry["checks"][kProtections[i].first] = checked;
     }
     out["rows"].push_back(entry);
@@ -141,30 +140,25 @@ std::string ratio(const bench::WireSpeed& speed, const bench::WireSpeed* to) {
 }
 
 std::vector<std::string> cells(const std::string& what, const bench::WireSpeed& speed,
-                               const bench::WireSpeed* raw = nullptr,
-                               const bench::WireSpeed* yardstick = nullptr) {
-  return {what,
-          fmt::format("{:.1f}", speed.gigabits_per_second),
-          ratio(speed, raw),
-          ratio(speed, yardstick),
+                               const bench::WireSpeed* raw = nullptr) {
+  return {what, fmt::format("{:.1f}", speed.gigabits_per_second), ratio(speed, raw),
           fmt::format("{:.2f}", speed.cpu_nanoseconds_per_byte),
           speed.cycles_per_byte > 0.0 ? fmt::format("{:.2f}", speed.cycles_per_byte) : "-"};
 }
 
 void print_table(const BenchTransportResults& results) {
-  TextTable table({"loopback, a core each side", "Gbit/s", "of raw", "of CRC32C", "CPU ns/byte",
-                   "cycles/byte"});
+  TextTable table({"loopback, a core each side", "Gbit/s", "of raw", "CPU ns/byte", "cycles/byte"});
   for (const BenchTransportRow& row : results.rows) {
     table.add_row(cells(fmt::format("raw UDP, {} B", row.datagram_bytes), row.raw));
     for (std::size_t i = 0; i < kProtections.size(); ++i) {
       table.add_row(
           cells(fmt::format("Spillway, {} B, {}", row.datagram_bytes, kProtections[i].first),
-                row.spillway[i], &row.raw, &row.yardstick()));
+                row.spillway[i], &row.raw));
     }
   }
   table.add_row(cells("TCP", results.tcp));
   if (results.iperf3) {
-    table.add_row({"TCP, says iperf3", fmt::format("{:.1f}", *results.iperf3), "", "", "", ""});
+    table.add_row({"TCP, says iperf3", fmt::format("{:.1f}", *results.iperf3), "", "", ""});
   }
   fmt::print("{}", table.to_string());
   for (const BenchTransportRow& row : results.rows) {
@@ -178,48 +172,12 @@ void print_table(const BenchTransportResults& results) {
              results.offloads.batching ? "on" : "off");
 }
 
-}  // namespace
-
-void add_bench_transport(CLI::App& bench) {
-  CLI::App* verb = bench.add_subcommand(
-      "transport", "Two processes on loopback: the transport beside raw UDP and TCP");
-  const auto options = std::make_shared<BenchTransportOptions>();
-  verb->add_option("--sizes", options->sizes, "Bytes of UDP payload, one row each")
-      ->check(whole_number(600, 8972))
-      ->delimiter(',')
-      ->capture_default_str();
-  verb->add_option("--seconds", options->seconds, "For each figure")
-      ->check(CLI::Range(0.1, 60.0))
-      ->capture_default_str();
-  verb->add_option("--paths", options->paths, "Source ports to spray over")
-      ->check(whole_number(1, 64))
-      ->capture_default_str();
-  verb->add_option("--garbage", options->garbage,
-                   "Rate of garbage, forged and foreign datagrams at the receiver's port: 1gbit");
-  verb->add_option("--rounds", options->rounds, "Of everything; the median counts")
-      ->check(whole_number(1, 99))
-      ->capture_default_str();
-  verb->add_flag("--json", options->json, "Print JSON");
-  verb->footer(
-      "SPILLWAY_GSO=0, SPILLWAY_GRO=0 and SPILLWAY_BATCHING=0 turn offloads off.\n"
-      "Examples:\n"
-      "  spillway bench transport --json\n"
-      "  spillway bench transport --rounds 5 --seconds 1\n"
-      "  spillway bench transport --garbage 1gbit\n"
-      "  SPILLWAY_GRO=0 spillway bench transport --sizes 1452 --seconds 1");
-  verb->callback([options] {
-    const BenchTransportResults results = measure(*options);
-    options->json ? print_json(*options, results) : print_table(results);
-  });
+void run_on_sockets(const BenchTransportOptions& options) {
+  const BenchTransportResults results = measure(options);
+  options.json ? print_json(options, results) : print_table(results);
 }
 
-// `spillway bench transport-core`: packets per second through the transport's state machines.
-namespace {
-
-struct BenchTransportCoreOptions {
-  bool json = false;
-  bool quick = false;
-};
+// ------------------------------------------------------------------ the state machines alone
 
 void print_json(const bench::TransportSpeedResults& results) {
   nlohmann::json out = {{"version", base::kVersion},
@@ -244,7 +202,7 @@ void print_table(const bench::TransportSpeedResults& results) {
              results.memcpy_gigabytes_per_second);
 }
 
-void run(const BenchTransportCoreOptions& options) {
+void run_core(const BenchTransportOptions& options) {
   bench::TransportSpeedOptions measured;
   if (options.quick) {
     measured = {.messages = 8, .repetitions = 1};
@@ -256,14 +214,45 @@ void run(const BenchTransportCoreOptions& options) {
 
 }  // namespace
 
-void add_bench_transport_core(CLI::App& bench) {
+void add_bench_transport(CLI::App& bench) {
   CLI::App* verb = bench.add_subcommand(
-      "transport-core", "Packets a second through the transport's state machines, without I/O");
-  const auto options = std::make_shared<BenchTransportCoreOptions>();
+      "transport", "Two processes on loopback: the transport beside raw UDP and TCP");
+  const auto options = std::make_shared<BenchTransportOptions>();
+  std::vector<CLI::Option*> of_sockets;
+  of_sockets.push_back(
+      verb->add_option("--sizes", options->sizes, "Bytes of UDP payload, one row each")
+          ->check(whole_number(600, 8972))
+          ->delimiter(',')
+          ->capture_default_str());
+  of_sockets.push_back(verb->add_option("--seconds", options->seconds, "Duration of each figure")
+                           ->check(CLI::Range(0.1, 60.0))
+                           ->capture_default_str());
+  of_sockets.push_back(verb->add_option("--paths", options->paths, "Source ports to spray over")
+                           ->check(whole_number(1, 64))
+                           ->capture_default_str());
+  of_sockets.push_back(verb->add_option(
+      "--garbage", options->garbage,
+      "Rate of garbage, forged and foreign datagrams at the receiver's port: 1gbit"));
+  of_sockets.push_back(
+      verb->add_option("--rounds", options->rounds, "Repetitions of everything; the median counts")
+          ->check(whole_number(1, 99))
+          ->capture_default_str());
+  CLI::Option* core = verb->add_flag(
+      "--core", options->core,
+      "Measure packets per second through the state machines alone, on one core without I/O");
+  for (CLI::Option* option : of_sockets) {
+    core->excludes(option);
+  }
+  verb->add_flag("--quick", options->quick, "A small part of the work, for a first look")
+      ->needs(core);
   verb->add_flag("--json", options->json, "Print JSON");
-  verb->add_flag("--quick", options->quick, "A few hundredths of the work, for a first look");
-  verb->footer("Example:\n  spillway bench transport-core --json");
-  verb->callback([options] { run(*options); });
+  verb->footer(
+      "Examples:\n"
+      "  spillway bench transport --json\n"
+      "  spillway bench transport --rounds 5 --seconds 1\n"
+      "  spillway bench transport --garbage 1gbit\n"
+      "  spillway bench transport --core --json");
+  verb->callback([options] { options->core ? run_core(*options) : run_on_sockets(*options); });
 }
 
 }  // namespace spillway::cli

@@ -18,15 +18,14 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/printable.h"
-#include "base/units_text.h"
+#include "base/text.h"
 #include "net/system_call.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/doctor/finding.h"
-#include "tools/doctor/host/host_checks.h"
-#include "tools/doctor/peer/listener.h"
-#include "tools/doctor/peer/peer_checks.h"
+#include "tools/doctor/host_checks.h"
+#include "tools/doctor/listener.h"
+#include "tools/doctor/peer_checks.h"
 #include "transport/endpoint.h"
 
 namespace spillway::cli {
@@ -179,7 +178,7 @@ void listen(const DoctorOptions& options) {
   listener.run(stop.get(), end);
   const doctor::ResponderCounters& counters = listener.counters();
   fmt::print("{} questions answered, {} not, {} packets of bursts, {} others\n", counters.answered,
-             counters.limited + counters.turned_away, counters.counted, counters.garbage);
+             counters.limited + counters.rejected, counters.counted, counters.garbage);
 }
 
 // ------------------------------------------------------------------ the checks
@@ -205,12 +204,11 @@ doctor::TrimOptions trim_options(const DoctorOptions& options) {
 doctor::Findings run_checks(const DoctorOptions& options) {
   const doctor::TrimOptions trims = trim_options(options);
   const base::Environment environment = base::Environment::of_process();
-  const net::Offloads offloads = value_or_throw(net::offloads_from(environment));
   if (options.peer.empty()) {
-    return doctor::check_this_host(offloads);
+    return doctor::check_this_host();
   }
   const net::SocketAddress peer = parsed("--peer", doctor::resolve_peer(options.peer));
-  doctor::Findings findings = doctor::check_this_host(offloads);
+  doctor::Findings findings = doctor::check_this_host();
   append(findings, doctor::check_path_to(peer, trims, told_trim_bytes(environment)));
   return findings;
 }

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// `spillway emulate show`: checks an execution trace, and shows what it holds. The other verbs of
+// `emulate` have files of their own.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -10,18 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "emulate/simulate/graph_run.h"
-#include "emulate/simulate/recorded_model.h"
-#include "emulate/simulate/timeline_page.h"
-#include "emulate/trace/chakra.h"
+#include "emulate/trace/graph.h"
 #include "emulate/trace/lint.h"
-#include "emulate/trace/meetings.h"
 #include "emulate/trace/reader.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/emulate_network.h"
-#include "tools/cli/output_file.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/emulate_options.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -33,13 +32,15 @@ std::string text_of(const json& value) {
   return value.dump(2, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
 }
 
-// ------------------------------------------------------------------ spillway emulate lint
-
-struct EmulateLintOptions {
+struct EmulateShowOptions {
   std::string trace;
+  std::string out;
+  bool checks_only = false;
   bool control = false;
   bool json = false;
 };
+
+// ------------------------------------------------------------------ findings
 
 json finding_json(const emulate::Finding& finding) {
   json made = {{"severity", emulate::severity_name(emulate::severity_of(finding.kind))},
@@ -52,7 +53,7 @@ json finding_json(const emulate::Finding& finding) {
   return made;
 }
 
-json lint_json(const emulate::World& world, const emulate::LintReport& report) {
+json findings_json(const emulate::World& world, const emulate::LintReport& report) {
   json findings = json::array();
   for (const emulate::Finding& finding : report.findings) {
     findings.push_back(finding_json(finding));
@@ -97,42 +98,7 @@ void print_findings(const emulate::World& world, const emulate::LintReport& repo
              report.count(emulate::Severity::kWarning));
 }
 
-void lint_trace(const EmulateLintOptions& options) {
-  const emulate::World world =
-      value_or_throw(emulate::read_world(options.trace, {.follows_control = options.control}));
-  const emulate::LintReport report = emulate::lint(world);
-  if (options.json) {
-    fmt::print("{}\n", text_of(lint_json(world, report)));
-  } else {
-    print_findings(world, report);
-  }
-  if (report.count(emulate::Severity::kError) > 0) {
-    throw CommandExit{kExitFailure};
-  }
-}
-
-void add_emulate_lint(CLI::App& noun) {
-  const auto options = std::make_shared<EmulateLintOptions>();
-  CLI::App* command = noun.add_subcommand(
-      "lint", "What is wrong with a trace, by file and node; exit code 1 where it has errors");
-  command->add_option("trace", options->trace, kTracePlace)->required();
-  command->add_flag("--control", options->control, "Control dependencies count as well");
-  command->add_flag("--json", options->json, "Print JSON instead of lines");
-  command->footer(
-      "Examples:\n"
-      "  spillway emulate lint traces/llama\n"
-      "  spillway emulate lint chakra.0.et.gz --json");
-  command->callback([options] { lint_trace(*options); });
-}
-
-// ------------------------------------------------------------------ spillway emulate show
-
-struct EmulateShowOptions {
-  std::string trace;
-  std::string out;
-  bool control = false;
-  bool json = false;
-};
+// ------------------------------------------------------------------ what a trace holds
 
 // A trace's communication by kind and size of group.
 struct CommunicationTotals {
@@ -247,8 +213,7 @@ json show_json(const emulate::World& world, const emulate::GraphRunResult& run,
 }
 
 void print_show(const emulate::World& world, const emulate::GraphRunResult& run) {
-  fmt::print("{} ranks, {} nodes, {} dependencies, {:.3f} ms as recorded\n\n", world.size(),
-             world.nodes(), world.edges(), base::microseconds_of(run.ended.since_zero()) / 1000.0);
+  fmt::print("{:.3f} ms as recorded\n\n", base::microseconds_of(run.ended.since_zero()) / 1000.0);
   TextTable kinds({"nodes", "count"});
   for (const auto& [name, count] : kinds_of(world)) {
     kinds.add_row({name, std::to_string(count)});
@@ -273,17 +238,19 @@ void print_show(const emulate::World& world, const emulate::GraphRunResult& run)
              communication.to_string(), path.size(), critical.to_string());
 }
 
-void show_trace(const EmulateShowOptions& options) {
-  const emulate::World world = value_or_throw(emulate::read_world(
-      options.trace, {.follows_control = options.control, .keeps_names = true}));
-  const emulate::Meetings meetings(world);
+void show_sound(const EmulateShowOptions& options, const emulate::World& world,
+                const emulate::LintReport& report) {
+  const emulate::Matches meetings(world);
   emulate::RecordedModel model;
   emulate::GraphRunOptions run_options;
   run_options.keeps_times = true;
   const emulate::GraphRunResult run = emulate::GraphRun(world, meetings, model, run_options).run();
   if (options.json) {
-    fmt::print("{}\n", text_of(show_json(world, run, span_of(options.trace))));
+    json shown = findings_json(world, report);
+    shown.update(show_json(world, run, span_of(options.trace)));
+    fmt::print("{}\n", text_of(shown));
   } else {
+    print_findings(world, report);
     print_show(world, run);
   }
   if (!options.out.empty()) {
@@ -293,33 +260,58 @@ void show_trace(const EmulateShowOptions& options) {
   throw_unless_ok(run.status);
 }
 
+void show_trace(const EmulateShowOptions& options) {
+  const emulate::World world = value_or_throw(emulate::read_world(
+      options.trace, {.follows_control = options.control, .keeps_names = !options.checks_only}));
+  const emulate::LintReport report = emulate::lint(world);
+  const bool is_sound = report.count(emulate::Severity::kError) == 0;
+  if (is_sound && !options.checks_only) {
+    show_sound(options, world, report);
+    return;
+  }
+  if (options.json) {
+    fmt::print("{}\n", text_of(findings_json(world, report)));
+  } else {
+    print_findings(world, report);
+  }
+  if (!is_sound) {
+    throw CommandExit{kExitFailure};
+  }
+}
+
 void add_emulate_show(CLI::App& noun) {
   const auto options = std::make_shared<EmulateShowOptions>();
   CLI::App* command = noun.add_subcommand(
-      "show", "What a trace holds: nodes, communication, the critical path of the recorded times");
+      "show", "Check a trace, then show its nodes, its communication and its critical path");
   command->add_option("trace", options->trace, kTracePlace)->required();
-  command->add_option("--out", options->out, "Write a page with the timeline here");
+  CLI::Option* out =
+      command->add_option("--out", options->out, "Write a page with the timeline here");
+  command
+      ->add_flag("--check", options->checks_only,
+                 "Only check: print what is wrong, by file and node, and nothing else")
+      ->excludes(out);
   command->add_flag("--control", options->control, "Control dependencies count as well");
   command->add_flag("--json", options->json, "Print JSON instead of tables");
-  command->footer("Example:\n  spillway emulate show traces/llama --out llama.html");
+  command->footer(
+      "A trace with errors is not shown, only its errors, and the exit code is 1.\n"
+      "Examples:\n"
+      "  spillway emulate show traces/llama --out llama.html\n"
+      "  spillway emulate show chakra.0.et.gz --check --json");
   command->callback([options] { show_trace(*options); });
 }
 
 }  // namespace
 
 void add_emulate(CLI::App& app) {
-  CLI::App* noun =
-      app.add_subcommand("emulate", "Jobs from execution traces, on networks that are not there");
+  CLI::App* noun = app.add_subcommand(
+      "emulate", "Jobs from execution traces, on simulated and emulated networks");
   noun->require_subcommand(1);
-  noun->footer("Example:\n  spillway emulate lint traces/llama");
-  add_emulate_lint(*noun);
+  noun->footer("Example:\n  spillway emulate show traces/llama");
   add_emulate_show(*noun);
   add_emulate_convert(*noun);
-  add_emulate_merge(*noun);
   add_emulate_synthesize(*noun);
   add_emulate_simulate(*noun);
   add_emulate_run(*noun);
-  add_emulate_timers(*noun);
   add_emulate_calibrate(*noun);
   add_emulate_stage(*noun);
   add_emulate_enter(*noun);

@@ -11,17 +11,14 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "base/units_text.h"
-#include "emulate/stage/calibrated_memory.h"
+#include "base/text.h"
 #include "emulate/stage/calibration.h"
 #include "emulate/stage/stage.h"
 #include "launch/launch.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/emulate_lab.h"
-#include "tools/cli/emulate_network.h"
-#include "tools/cli/job_command.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/emulate_options.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -201,16 +198,16 @@ void add_emulate_calibrate(CLI::App& noun) {
       ->check(whole_number(1, kMostCalibrated));
   command
       ->add_option("--members", options->members,
-                   "Of groups that divide the world, all measured at once; else of all ranks")
+                   "Ranks of a group; groups divide the world and run at once; else one group")
       ->check(whole_number(0, 65'536));
-  command->add_option("--stride", options->stride, "By which a group's ranks are apart")
+  command->add_option("--stride", options->stride, "Distance between the ranks of a group")
       ->capture_default_str()
       ->check(whole_number(1, 65'536));
   command->add_option(
       "--like", options->like,
       "A report of `spillway emulate stage`: the kinds and sizes that it called, and "
       "what memory they take");
-  command->add_option("--repeats", options->repeats, "Of each; their mean counts")
+  command->add_option("--repeats", options->repeats, "Runs of each call; their mean counts")
       ->capture_default_str()
       ->check(whole_number(1, 100'000));
   command->add_option("--rest", options->rest, "Before each")->capture_default_str();

@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// `spillway emulate convert` and `synthesize`: write traces, from other traces or from a model.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "emulate/trace/chakra.h"
-#include "emulate/trace/merge.h"
+#include "emulate/llm_step.h"
 #include "emulate/trace/reader.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/emulate_network.h"
+#include "tools/cli/emulate_options.h"
 
 namespace spillway::cli {
-namespace {
 
 // ------------------------------------------------------------------ spillway emulate convert
 
+namespace {
+
 struct EmulateConvertOptions {
-  std::string trace;
+  std::vector<std::string> traces;
   std::string out;
+  bool among = false;
   bool gzip = false;
 };
 
@@ -67,7 +72,8 @@ class RankFiles final : public emulate::NodeSink {
 
 void convert_trace(const EmulateConvertOptions& options) {
   RankFiles files(options.out, options.gzip);
-  for (const emulate::TraceFile& file : value_or_throw(emulate::find_trace_files(options.trace))) {
+  for (const emulate::TraceFile& file :
+       value_or_throw(emulate::find_trace_files(options.traces.front()))) {
     files.set_default_rank(file.rank);
     throw_unless_ok(emulate::read_trace_file(file.path, files));
     throw_unless_ok(files.finish());
@@ -75,15 +81,6 @@ void convert_trace(const EmulateConvertOptions& options) {
   fmt::print("{} ranks, {} nodes: {}.*.et{}\n", files.ranks(), files.nodes(), options.out,
              options.gzip ? ".gz" : "");
 }
-
-// ------------------------------------------------------------------ spillway emulate merge
-
-struct EmulateMergeOptions {
-  std::string out;
-  std::vector<std::string> traces;
-  bool among = false;
-  bool gzip = false;
-};
 
 std::uint32_t ranks_of_trace(const std::vector<emulate::TraceFile>& files) {
   emulate::RankCounter counter;
@@ -94,7 +91,8 @@ std::uint32_t ranks_of_trace(const std::vector<emulate::TraceFile>& files) {
   return counter.ranks();
 }
 
-void merge_traces(const EmulateMergeOptions& options) {
+// Several jobs as one trace, for one network at once.
+void merge_traces(const EmulateConvertOptions& options) {
   std::vector<std::vector<emulate::TraceFile>> jobs;
   std::vector<std::uint32_t> ranks;
   for (const std::string& trace : options.traces) {
@@ -103,7 +101,8 @@ void merge_traces(const EmulateMergeOptions& options) {
   }
   RankFiles written(options.out, options.gzip);
   emulate::JobMerger merger(
-      ranks, options.among ? emulate::MergeOrder::kAmong : emulate::MergeOrder::kBehind, written);
+      ranks, options.among ? emulate::MergeOrder::kInterleaved : emulate::MergeOrder::kConsecutive,
+      written);
   for (std::size_t job = 0; job < jobs.size(); ++job) {
     for (const emulate::TraceFile& file : jobs[job]) {
       merger.set_source(job, file.rank);
@@ -115,43 +114,85 @@ void merge_traces(const EmulateMergeOptions& options) {
              written.nodes(), options.out, options.gzip ? ".gz" : "");
 }
 
+void convert_or_merge(const EmulateConvertOptions& options) {
+  if (options.traces.size() > 1) {
+    merge_traces(options);
+    return;
+  }
+  if (options.among) {
+    throw CLI::ValidationError("--among", "needs the traces of several jobs");
+  }
+  convert_trace(options);
+}
+
 }  // namespace
 
 void add_emulate_convert(CLI::App& noun) {
   const auto options = std::make_shared<EmulateConvertOptions>();
-  CLI::App* command =
-      noun.add_subcommand("convert", "A trace of any kind that is read, written as Chakra");
-  command->add_option("trace", options->trace, kTracePlace)->required();
-  command->add_option("out", options->out, "The prefix of the files to write: OUT.0.et, ...")
+  CLI::App* command = noun.add_subcommand(
+      "convert", "Write a trace of any readable kind as Chakra; merge the traces of several jobs");
+  command->add_option("trace", options->traces, kTracePlace)->required();
+  command->add_option("--out", options->out, "The prefix of the files to write: OUT.0.et, ...")
       ->required();
+  command->add_flag("--among", options->among,
+                    "Several jobs: rank 0 of each, then rank 1 of each, and so on, instead of one "
+                    "job behind the other");
   command->add_flag("--gzip", options->gzip, "Write OUT.0.et.gz, ...");
   command->footer(
       "Nodes are handed on one by one: files of any length take the memory of one node.\n"
-      "Example:\n  spillway emulate convert ring.goal traces/ring");
-  command->callback([options] { convert_trace(*options); });
-}
-
-void add_emulate_merge(CLI::App& noun) {
-  const auto options = std::make_shared<EmulateMergeOptions>();
-  CLI::App* command =
-      noun.add_subcommand("merge", "Several jobs as one trace, for one network at once");
-  command->add_option("out", options->out, "The prefix of the files to write: OUT.0.et, ...")
-      ->required();
-  command->add_option("trace", options->traces, "A trace of each job, as for convert")
-      ->required()
-      ->expected(2, -1);
-  command->add_flag("--among", options->among,
-                    "Rank 0 of each job, then rank 1 of each, and so on; else one job behind the "
-                    "other");
-  command->add_flag("--gzip", options->gzip, "Write OUT.0.et.gz, ...");
-  command->footer(
-      "Groups are named by their job: 1/dp is the second job's dp, 1/ all of its ranks.\n"
+      "Groups of several jobs are named by their job: 1/dp is the second job's dp, 1/ all of its\n"
+      "ranks.\n"
       "Examples:\n"
-      "  spillway emulate merge traces/both traces/llama traces/resnet\n"
-      "  spillway emulate merge traces/shared traces/llama traces/resnet --among\n"
+      "  spillway emulate convert ring.goal --out traces/ring\n"
+      "  spillway emulate convert traces/llama traces/resnet --out traces/both\n"
+      "  spillway emulate convert traces/llama traces/resnet --out traces/shared --among\n"
       "  spillway emulate run --trace traces/shared --ranks-here 2 --preset congested\n"
       "                                                  two jobs share every host");
-  command->callback([options] { merge_traces(*options); });
+  command->callback([options] { convert_or_merge(*options); });
+}
+
+// ------------------------------------------------------------------ spillway emulate synthesize
+
+namespace {
+
+struct EmulateSynthesizeOptions {
+  std::string out;
+  bool gzip = false;
+  emulate::LlmStepOptions model;
+};
+
+void synthesize_trace(const EmulateSynthesizeOptions& options) {
+  check_model(options.model);
+  const std::filesystem::path folder = std::filesystem::path(options.out).parent_path();
+  std::error_code error;
+  if (!folder.empty()) {
+    std::filesystem::create_directories(folder, error);
+  }
+  for (std::uint32_t rank = 0; rank < options.model.world(); ++rank) {
+    const auto writer = value_or_throw(emulate::ChakraWriter::create(
+        fmt::format("{}.{}.et{}", options.out, rank, options.gzip ? ".gz" : "")));
+    throw_unless_ok(emulate::synthesize_rank(options.model, rank, *writer));
+    throw_unless_ok(writer->finish());
+  }
+  fmt::print("{} ranks: {}.*.et{}\n", options.model.world(), options.out,
+             options.gzip ? ".gz" : "");
+}
+
+}  // namespace
+
+void add_emulate_synthesize(CLI::App& noun) {
+  const auto options = std::make_shared<EmulateSynthesizeOptions>();
+  CLI::App* command = noun.add_subcommand(
+      "synthesize", "Write the trace of a language model's training step, from the model's shape");
+  command->add_option("out", options->out, "The prefix of the files to write: OUT.0.et, ...")
+      ->required();
+  command->add_flag("--gzip", options->gzip, "Write OUT.0.et.gz, ...");
+  add_llm_options(*command, options->model);
+  command->footer(
+      "docs/emulate.md describes the step.\n"
+      "Example:\n  spillway emulate synthesize traces/small --tensor 2 --data 4 --pipeline 2 "
+      "--layers 8 --micro-batches 4");
+  command->callback([options] { synthesize_trace(*options); });
 }
 
 }  // namespace spillway::cli

@@ -15,19 +15,16 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "base/units_text.h"
-#include "comm/rendezvous/unique_id.h"
-#include "emulate/replay/replay.h"
-#include "emulate/replay/timer_queue.h"
+#include "base/text.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "emulate/replay.h"
 #include "emulate/trace/lint.h"
 #include "emulate/trace/reader.h"
 #include "launch/launch.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/emulate_lab.h"
-#include "tools/cli/emulate_network.h"
-#include "tools/cli/job_command.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/emulate_options.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -40,12 +37,14 @@ struct EmulateRunOptions {
   std::string trace;
   EmulateLabOptions lab;
   std::uint32_t repeat = 1;
-  std::optional<std::uint8_t> precision;
+  std::optional<std::uint8_t> bits;
   std::string transport;
   std::string patience = "60s";
   std::vector<std::string> slow;
   std::vector<std::string> dead;
   std::uint32_t ranks_here = 1;
+  std::vector<std::size_t> pending;  // with --lateness
+  std::size_t waits = 2000;
   bool json = false;
 };
 
@@ -117,7 +116,7 @@ emulate::World sound_world(const std::string& trace) {
   for (const emulate::Finding& finding : report.findings) {
     if (emulate::severity_of(finding.kind) == emulate::Severity::kError) {
       throw CommandError(
-          fmt::format("{} cannot be replayed: {}: {}; `spillway emulate lint` says more", trace,
+          fmt::format("{} cannot be replayed: {}: {}; `spillway emulate show` says more", trace,
                       emulate::finding_kind_name(finding.kind), finding.text));
     }
   }
@@ -153,13 +152,12 @@ std::vector<RankFigures> gather_figures(runtime::Communicator& everybody, const 
 }
 
 RankFigures replay_once(const EmulateRunOptions& options, const emulate::World& world,
-                        const emulate::ReplayGroups& groups, base::Duration patience) {
-  const std::uint32_t rank = groups.everybody().rank();
-  emulate::Replay replay(world, rank, groups,
-                         {.slowness = slowness_of(options, rank),
-                          .patience = patience,
-                          .precision = options.precision});
-  barrier(groups.everybody(), patience);
+                        const emulate::GroupCommunicators& groups, base::Duration patience) {
+  const std::uint32_t rank = groups.all_ranks().rank();
+  emulate::Replay replay(
+      world, rank, groups,
+      {.slowness = slowness_of(options, rank), .patience = patience, .precision = options.bits});
+  barrier(groups.all_ranks(), patience);
   if (const std::optional<base::Duration> death = death_of(options, rank)) {
     die_after(*death);
   }
@@ -241,8 +239,8 @@ void print_replay(const std::vector<RankFigures>& ranks) {
                                     options.patience,
                                     "--ranks-here",
                                     std::to_string(options.ranks_here)};
-  if (options.precision) {
-    words.insert(words.end(), {"--precision", std::to_string(*options.precision)});
+  if (options.bits) {
+    words.insert(words.end(), {"--bits", std::to_string(*options.bits)});
   }
   if (!options.transport.empty()) {
     words.insert(words.end(), {"--transport", options.transport});
@@ -262,8 +260,8 @@ void print_replay(const std::vector<RankFigures>& ranks) {
 void run_rank(const EmulateRunOptions& options, const emulate::World& world,
               const runtime::CommunicatorConfig& config, base::Duration patience) {
   const auto everybody = value_or_throw(runtime::Communicator::create(config));
-  const emulate::ReplayGroups groups =
-      value_or_throw(emulate::ReplayGroups::make(world, *everybody, patience));
+  const emulate::GroupCommunicators groups =
+      value_or_throw(emulate::GroupCommunicators::make(world, *everybody, patience));
   std::vector<std::vector<RankFigures>> replays;
   for (std::uint32_t i = 0; i < options.repeat; ++i) {
     const RankFigures own = replay_once(options, world, groups, patience);
@@ -362,15 +360,9 @@ void run_trace(const EmulateRunOptions& options) {
   }
 }
 
-// ------------------------------------------------------------------ spillway emulate timers
+// ------------------------------------------------------------------ lateness of waits
 
-struct EmulateTimersOptions {
-  std::vector<std::size_t> pending = {10, 100'000};
-  std::size_t waits = 2000;
-  bool json = false;
-};
-
-void measure_timers(const EmulateTimersOptions& options) {
+void measure_lateness(const EmulateRunOptions& options) {
   TextTable table({"pending", "waits", "late, us: median", "p99", "most"});
   json rows = json::array();
   for (const std::size_t pending : options.pending) {
@@ -391,26 +383,38 @@ void measure_timers(const EmulateTimersOptions& options) {
   }
 }
 
+void run_or_measure(const EmulateRunOptions& options) {
+  if (!options.pending.empty()) {
+    measure_lateness(options);
+    return;
+  }
+  if (options.trace.empty()) {
+    throw CLI::RequiredError("--trace (or --lateness)");
+  }
+  run_trace(options);
+}
+
 }  // namespace
 
 void add_emulate_run(CLI::App& noun) {
   const auto options = std::make_shared<EmulateRunOptions>();
   CLI::App* command = noun.add_subcommand(
       "run", "This process as one rank of a trace: waits for computing, real communication");
-  command->add_option("--trace", options->trace, "A file, a folder or a prefix")->required();
+  CLI::Option* trace =
+      command->add_option("--trace", options->trace, "A file, a folder or a prefix");
   add_lab_options(*command, options->lab, "Start all ranks in");
   command->add_option("--repeat", options->repeat, "Replays, one after another")
       ->capture_default_str()
       ->check(whole_number(1, 1'000'000));
   command
-      ->add_option("--precision", options->precision,
-                   "All-reduces may lose something, with so many bits per value; else exact")
+      ->add_option("--bits", options->bits,
+                   "Bits per value of tolerant all-reduces; without it they are exact")
       ->check(whole_number(1, 32));
   command
       ->add_option("--transport", options->transport,
                    "spillway: over UDP; tcp: the same messages over TCP")
       ->check(CLI::IsMember({"spillway", "tcp"}));
-  command->add_option("--patience", options->patience, "With whatever takes time")
+  command->add_option("--patience", options->patience, "Limit of every wait for other ranks")
       ->capture_default_str();
   command->add_option("--slow", options->slow, "RANK=FACTOR: its computing takes so much longer")
       ->allow_extra_args(false);
@@ -421,28 +425,25 @@ void add_emulate_run(CLI::App& noun) {
                    "Ranks that this process is, one behind the other; each has threads of its own")
       ->capture_default_str()
       ->check(whole_number(1, kMostRanksHere));
+  CLI::Option* lateness =
+      command
+          ->add_option("--lateness", options->pending,
+                       "Instead of a replay: measure how late this machine is with waits, while so "
+                       "many others are pending")
+          ->check(whole_number(0, 10'000'000))
+          ->excludes(trace);
+  command->add_option("--waits", options->waits, "With --lateness: waits to measure")
+      ->needs(lateness)
+      ->capture_default_str()
+      ->check(whole_number(1, 1'000'000));
   command->add_flag("--json", options->json, "Rank 0 prints JSON");
   command->footer(
       "Examples:\n"
       "  spillway emulate run --trace traces/small --preset congested\n"
       "  spillway emulate run --trace traces/small --ranks-here 8\n"
-      "  mpirun -n 8 spillway emulate run --trace traces/small");
-  command->callback([options] { run_trace(*options); });
-}
-
-void add_emulate_timers(CLI::App& noun) {
-  const auto options = std::make_shared<EmulateTimersOptions>();
-  CLI::App* command =
-      noun.add_subcommand("timers", "How late this machine is with waits, as replays have them");
-  command->add_option("--pending", options->pending, "Others that wait beside")
-      ->capture_default_str()
-      ->check(whole_number(0, 10'000'000));
-  command->add_option("--waits", options->waits, "To measure")
-      ->capture_default_str()
-      ->check(whole_number(1, 1'000'000));
-  command->add_flag("--json", options->json, "Print JSON");
-  command->footer("Example:\n  spillway emulate timers --pending 10 100000");
-  command->callback([options] { measure_timers(*options); });
+      "  mpirun -n 8 spillway emulate run --trace traces/small\n"
+      "  spillway emulate run --lateness 10 100000");
+  command->callback([options] { run_or_measure(*options); });
 }
 
 }  // namespace spillway::cli

@@ -14,18 +14,14 @@
 #include <string>
 #include <vector>
 
-#include "base/printable.h"
-#include "base/units_text.h"
+#include "base/text.h"
 #include "emulate/simulate/flow_model.h"
 #include "emulate/simulate/graph_run.h"
 #include "emulate/simulate/packet_model.h"
-#include "emulate/simulate/timeline_page.h"
 #include "emulate/trace/reader.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/emulate_model.h"
-#include "tools/cli/emulate_network.h"
-#include "tools/cli/output_file.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/emulate_options.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -51,11 +47,11 @@ struct EmulateSimulateOptions {
 
 // ------------------------------------------------------------------ what is said
 
-std::vector<emulate::RankTrouble> troubles_of(const EmulateSimulateOptions& options,
-                                              std::uint32_t ranks) {
+std::vector<emulate::RankFault> troubles_of(const EmulateSimulateOptions& options,
+                                            std::uint32_t ranks) {
   check_ranks("--slow", options.slow, ranks);
   check_ranks("--dead", options.dead, ranks);
-  std::map<std::uint32_t, emulate::RankTrouble> by_rank;
+  std::map<std::uint32_t, emulate::RankFault> by_rank;
   for (const std::string& text : options.slow) {
     const auto [rank, factor] = rank_and_factor("--slow", text);
     by_rank[rank].factor = factor;
@@ -64,7 +60,7 @@ std::vector<emulate::RankTrouble> troubles_of(const EmulateSimulateOptions& opti
     const auto [rank, value] = rank_and("--dead", text);
     by_rank[rank].dies = base::Instant(parsed("--dead", base::parse_duration(value)));
   }
-  std::vector<emulate::RankTrouble> troubles;
+  std::vector<emulate::RankFault> troubles;
   for (auto& [rank, trouble] : by_rank) {
     trouble.rank = rank;
     troubles.push_back(trouble);
@@ -168,7 +164,7 @@ double computing_share_of(const emulate::GraphRunResult& run) {
 void run_flows(const EmulateSimulateOptions& options, const emulate::World& world,
                const emulate::GraphRunOptions& run_options, SimulationOutcome& outcome) {
   const emulate::FabricPaths paths = paths_of(options.network, world.size());
-  const emulate::Meetings meetings(world);
+  const emulate::Matches meetings(world);
   emulate::FlowModel model(world, paths, flow_options_of(options.network));
   outcome.run = emulate::GraphRun(world, meetings, model, run_options).run();
 }
@@ -182,7 +178,7 @@ void run_packets(const EmulateSimulateOptions& options, const emulate::World& wo
       made_on_network(options.network, world.size(), [&](const scenario::Scenario& network) {
         return emulate::PacketModel::make(world, network, options.network.algorithm);
       });
-  const emulate::Meetings meetings(world);
+  const emulate::Matches meetings(world);
   outcome.run = emulate::GraphRun(world, meetings, *model, run_options).run();
   outcome.packets = model->packets_sent();
   outcome.failed_flows = model->failed_flows();
@@ -234,7 +230,7 @@ void simulate_trace(const EmulateSimulateOptions& options) {
   outcome.nodes = world.nodes();
   emulate::GraphRunOptions run_options;
   run_options.limit = parsed("--limit", base::parse_duration(options.limit));
-  run_options.troubles = troubles_of(options, world.size());
+  run_options.faults = troubles_of(options, world.size());
   run_options.keeps_times = !options.out.empty();
   std::optional<ResultLines> lines;
   if (!options.results.empty()) {
@@ -273,7 +269,7 @@ void add_simulation_options(CLI::App& command, EmulateSimulateOptions& options) 
       ->allow_extra_args(false);
   command.add_option("--dead", options.dead, "RANK=TIME: it does nothing from then on")
       ->allow_extra_args(false);
-  command.add_option("--limit", options.limit, "Of virtual time")->capture_default_str();
+  command.add_option("--limit", options.limit, "Limit of virtual time")->capture_default_str();
 }
 
 }  // namespace

@@ -22,21 +22,17 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "base/printable.h"
-#include "base/units_text.h"
-#include "emulate/stage/flow_durations.h"
-#include "emulate/stage/measured_durations.h"
-#include "emulate/stage/stage_server.h"
-#include "emulate/stage/trace_arrivals.h"
-#include "emulate/trace/meetings.h"
+#include "base/text.h"
+#include "emulate/stage/arrivals.h"
+#include "emulate/stage/stage_durations.h"
+#include "emulate/stage/stage_protocol.h"
+#include "emulate/trace/graph.h"
 #include "emulate/trace/reader.h"
 #include "launch/launch.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/emulate_lab.h"
-#include "tools/cli/emulate_network.h"
-#include "tools/cli/job_command.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/emulate_options.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -106,7 +102,7 @@ emulate::TraceArrivals arrivals_of(const EmulateStageOptions& options,
                                world.size(), config.world, world.size()));
   }
   const emulate::FabricPaths paths = paths_of(options.network, world.size());
-  const emulate::Meetings meetings(world);
+  const emulate::Matches meetings(world);
   emulate::FlowModel model(world, paths, flow_options_of(options.network));
   emulate::GraphRunOptions run_options;
   run_options.keeps_times = true;
@@ -260,7 +256,7 @@ json stage_json(const emulate::Stage& stage, const emulate::StageProtocol& proto
           {"ranks", ranks},
           {"shapes", shapes},
           {"at_once", at_once},
-          {"held_mib", static_cast<double>(protocol.terms().memory_bytes) / (1 << 20)},
+          {"held_mib", static_cast<double>(protocol.settings().memory_bytes) / (1 << 20)},
           {"not_in_table", uncovered},
           {"stage_mib", own_memory_mib()}};
 }
@@ -295,7 +291,7 @@ void run_stage(const EmulateStageOptions& options) {
   emulate::FlowDurations flows(config.world, paths_of(options.network, config.world),
                                flow_options_of(options.network));
   std::optional<emulate::MeasuredDurations> measured;
-  emulate::StageTerms terms{.is_strict = options.strict};
+  emulate::StageSettings terms{.is_strict = options.strict};
   if (!options.table.empty()) {
     const emulate::MeasuredTable table = read_table(options.table);
     measured.emplace(table, flows);
@@ -334,7 +330,7 @@ void enter_stage(const std::vector<std::string>& command) {
   if (socket.empty()) {
     throw CommandError("SPILLWAY_STAGE is not set: `spillway emulate stage` sets it");
   }
-  const emulate::StagedWorld staged = value_or_throw(emulate::ask_stage(socket, kEnterPatience));
+  const emulate::StagedWorld staged = value_or_throw(emulate::query_stage(socket, kEnterPatience));
   const runtime::Launch launch = value_or_throw(runtime::launch_from_environment(environment));
   if (launch.world != staged.real.size()) {
     throw CommandError(fmt::format("the launcher started {} processes, the stage has {} real ranks",
@@ -371,10 +367,10 @@ void add_stage_options(CLI::App& command, EmulateStageOptions& options) {
       ->allow_extra_args(false);
   command.add_flag("--no-spread", options.no_spread,
                    "Virtual ranks come with the last real one, not apart as real ones do");
-  command.add_option("--seed", options.seed, "Of what is drawn")
+  command.add_option("--seed", options.seed, "Seed of all random draws")
       ->capture_default_str()
       ->check(any_seed());
-  command.add_option("--patience", options.patience, "With real ranks that others wait for")
+  command.add_option("--patience", options.patience, "Timeout for late real ranks")
       ->capture_default_str();
   command.add_flag("--strict", options.strict,
                    "A script that reads values in which virtual ranks had a part fails");
@@ -406,8 +402,10 @@ void add_emulate_stage(CLI::App& noun) {
 
 void add_emulate_enter(CLI::App& noun) {
   const auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* command = noun.add_subcommand(
-      "enter", "Runs a command as the real rank that a stage has for this launched process");
+  CLI::App* command =
+      noun.add_subcommand(
+              "enter", "Runs a command as the real rank that a stage has for this launched process")
+          ->group("");
   command->add_option("COMMAND", *words, "The script, with Spillway's backend")->required();
   command->positionals_at_end();
   command->footer(

@@ -125,6 +125,7 @@ constexpr std::string_view kIntroduction =
     "the same words everywhere:\n"
     "  when a communicator is created, when PyTorch creates a group, and when the `spillway` tool "
     "starts (exit code 2).\n"
+    "- A variable that nothing reads causes a warning once, which names the nearest one.\n"
     "- An argument of a call or an option of a command overrides its variable.\n";
 
 // Escapes bars, which would end a table cell.
@@ -172,11 +173,18 @@ void run(const EnvOptions& options) {
 }  // namespace
 
 void check_variables() {
-  const base::Status status = base::check(base::Environment::of_process());
+  const base::Environment environment = base::Environment::of_process();
+  const base::Status status = base::check(environment);
   if (!status.ok()) {
     fmt::print(stderr, "spillway: {}\n", status.message());
     throw CommandExit{kExitUsage};
   }
+}
+
+void warn_of_unknown_variables() {
+  base::warn_of_unknown_variables(base::Environment::of_process(), [](const std::string& warning) {
+    fmt::print(stderr, "spillway: {}\n", warning);
+  });
 }
 
 void add_env(CLI::App& app) {

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A fabric's counters as text, as JSON and for Prometheus.
+// Counters of a fabric's switches as a table, as JSON and for Prometheus.
 #pragma once
 
 #include <nlohmann/json.hpp>
+
 #include <string>
+#include <vector>
 
 #include "base/units.h"
+#include "sim/sum_table.h"
 #include "switch/fabric/emulator.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
+
+// ------------------------------------------------------------------ switches that add
+
+// Counters of switches that add sums, as a table, as JSON and for Prometheus.
+
+nlohmann::json adders_json(const std::vector<sim::AdderTotals>& adders);
+
+// A row per switch and job.
+TextTable adders_table(const std::vector<sim::AdderTotals>& adders);
+
+// Prometheus' text format; empty if no switch adds.
+std::string adders_metrics(const std::vector<sim::AdderTotals>& adders);
+
+// ------------------------------------------------------------------ all switches
+
+// A fabric's counters as text, as JSON and for Prometheus.
 
 // A row per switch port. Rates cover the time since `before`, `elapsed` earlier; the whole run if
 // that is empty.

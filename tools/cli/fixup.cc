@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `spillway fixup attach`, `stats` and `detach`: corrects, at a receiver's interface, the length
-// fields of packets that a switch cut without updating them.
+// `spillway fixup`, with the verbs `attach` and `detach`: corrects, at a receiver's interface, the
+// length fields of packets that a switch cut without updating them.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -10,7 +10,7 @@
 
 #include "switch/kernel/host_fixup.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -24,12 +24,12 @@ void attach(const std::string& interface) {
                interface);
   }
   fmt::print(
-      "attached to {0}; `spillway fixup stats` counts what it fixes, `spillway fixup "
+      "attached to {0}; `spillway fixup` counts what it fixes, `spillway fixup "
       "detach --interface {0}` ends it\n",
       interface);
 }
 
-void stats(bool as_json) {
+void print_counters(bool as_json) {
   nlohmann::json all = nlohmann::json::array();
   TextTable table({"interface", "fixed", "refused", "passed"});
   for (const std::string& interface : kernel::fixed_up_interfaces()) {
@@ -51,26 +51,18 @@ void detach(const std::string& interface) {
 
 void add_fixup_attach(CLI::App& noun) {
   const auto interface = std::make_shared<std::string>();
-  CLI::App* command = noun.add_subcommand("attach", "Fixes trimmed packets at an interface");
-  command->add_option("--interface", *interface, "Where they arrive")->required();
+  CLI::App* command = noun.add_subcommand("attach", "Fix trimmed packets at an interface");
+  command->add_option("--interface", *interface, "Interface at which they arrive")->required();
   command->footer(
       "Needed where `spillway doctor` finds stale lengths; takes CAP_BPF and CAP_NET_ADMIN.\n"
       "Example:\n  sudo spillway fixup attach --interface eth0");
   command->callback([interface] { attach(*interface); });
 }
 
-void add_fixup_stats(CLI::App& noun) {
-  const auto as_json = std::make_shared<bool>(false);
-  CLI::App* command = noun.add_subcommand("stats", "What has been fixed");
-  command->add_flag("--json", *as_json, "Print JSON");
-  command->footer("Example:\n  sudo spillway fixup stats --json");
-  command->callback([as_json] { stats(*as_json); });
-}
-
 void add_fixup_detach(CLI::App& noun) {
   const auto interface = std::make_shared<std::string>();
-  CLI::App* command = noun.add_subcommand("detach", "Ends the fix-up");
-  command->add_option("--interface", *interface, "Where it is attached")->required();
+  CLI::App* command = noun.add_subcommand("detach", "End the fix-up at an interface");
+  command->add_option("--interface", *interface, "Interface to which it is attached")->required();
   command->footer("Example:\n  sudo spillway fixup detach --interface eth0");
   command->callback([interface] { detach(*interface); });
 }
@@ -80,11 +72,21 @@ void add_fixup_detach(CLI::App& noun) {
 void add_fixup(CLI::App& app) {
   CLI::App* noun = app.add_subcommand(
       "fixup", "Fixes, at a receiver, packets that a switch cut and left with stale lengths");
-  noun->require_subcommand(1);
-  noun->footer("Example:\n  sudo spillway fixup attach --interface eth0");
+  noun->require_subcommand(0, 1);
+  const auto as_json = std::make_shared<bool>(false);
+  noun->add_flag("--json", *as_json, "Print JSON");
+  noun->footer(
+      "Without a verb it prints, for each interface, how many packets were fixed.\n"
+      "Examples:\n"
+      "  sudo spillway fixup attach --interface eth0\n"
+      "  sudo spillway fixup --json");
   add_fixup_attach(*noun);
   add_fixup_detach(*noun);
-  add_fixup_stats(*noun);
+  noun->callback([noun, as_json] {
+    if (noun->get_subcommands().empty()) {
+      print_counters(*as_json);
+    }
+  });
 }
 
 }  // namespace spillway::cli

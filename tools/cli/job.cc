@@ -17,16 +17,14 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/own_file.h"
-#include "base/printable.h"
-#include "base/units_text.h"
+#include "base/text.h"
 #include "comm/rendezvous/socket.h"
-#include "elastic/question.h"
+#include "elastic/job_query.h"
 #include "launch/secret.h"
 #include "net/address.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/job_command.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -39,8 +37,10 @@ struct JobOptions {
   std::string patience = "60s";
   std::vector<std::uint32_t> ranks;
   std::string host;
+  bool keeps_processes = false;
   std::uint32_t places = 1;
   std::uint32_t local_rank = 0;
+  bool watches = false;
   std::string every = "1s";
   std::uint32_t times = 0;
   std::string page;
@@ -191,7 +191,7 @@ void write_page(const std::string& path, const std::string& page) {
 
 // ------------------------------------------------------------------ verbs
 
-void list(const JobOptions& options) {
+void print_status(const JobOptions& options) {
   const nlohmann::json status = status_of(options);
   if (options.json) {
     fmt::print("{}\n", json_text(status, 2));
@@ -217,26 +217,32 @@ void change(const JobOptions& options, const std::string& question) {
   }
 }
 
-std::string of_ranks(const std::string& verb, const std::vector<std::uint32_t>& ranks) {
-  return fmt::format("{} {}", verb, fmt::join(ranks, " "));
-}
-
-void drain(const JobOptions& options) {
-  JobOptions chosen = options;
+std::vector<std::uint32_t> ranks_on(const std::string& host, const JobOptions& options) {
+  std::vector<std::uint32_t> ranks;
   const nlohmann::json status = status_of(options);
   for (const auto& member : status.at("members")) {
-    if (host_of(member) == options.host && !member.at("rank").is_null()) {
-      chosen.ranks.push_back(member.at("rank").get<std::uint32_t>());
+    if (host_of(member) == host && !member.at("rank").is_null()) {
+      ranks.push_back(member.at("rank").get<std::uint32_t>());
     }
   }
-  if (chosen.ranks.empty()) {
-    throw CommandError(fmt::format("no rank of the job is on {}; `spillway job ls` names the hosts",
-                                   options.host));
+  if (ranks.empty()) {
+    throw CommandError(
+        fmt::format("no rank of the job is on {}; `spillway job status` names the hosts", host));
   }
-  change(chosen, of_ranks("remove", chosen.ranks));
+  return ranks;
 }
 
-void watch(const JobOptions& options) {
+void remove(const JobOptions& options) {
+  if (options.ranks.empty() == options.host.empty()) {
+    throw CLI::ValidationError("RANK", "name the ranks to remove, or their host with --host");
+  }
+  const std::vector<std::uint32_t> ranks =
+      options.host.empty() ? options.ranks : ranks_on(options.host, options);
+  change(options,
+         fmt::format("{} {}", options.keeps_processes ? "move" : "remove", fmt::join(ranks, " ")));
+}
+
+void watch_job(const JobOptions& options) {
   const base::Result<base::Duration> every = base::parse_duration(options.every);
   if (!every.ok() || *every <= base::Duration()) {
     throw CLI::ValidationError("--every", "must be a time such as 500ms or 2s");
@@ -278,53 +284,88 @@ void join(const JobOptions& options) {
 // ------------------------------------------------------------------ options
 
 CLI::App* add_verb(CLI::App& noun, const std::string& name, const std::string& what,
-                   JobOptions& options) {
+                   const std::shared_ptr<JobOptions>& options) {
   CLI::App* verb = noun.add_subcommand(name, what);
-  verb->add_option("--ticket", options.ticket,
+  verb->add_option("--ticket", options->ticket,
                    "The job's, of any of its members; else SPILLWAY_JOB, else what is in "
                    "SPILLWAY_JOB_FILE");
   return verb;
 }
 
-void add_waiting(CLI::App& verb, JobOptions& options) {
-  verb.add_option("--patience", options.patience, "How long to wait until it is done")
+void add_waiting(CLI::App& verb, const std::shared_ptr<JobOptions>& options) {
+  verb.add_option("--patience", options->patience, "How long to wait until it is done")
       ->capture_default_str();
-  verb.add_flag("--json", options.json, "Print JSON");
+  verb.add_flag("--json", options->json, "Print JSON");
 }
 
-void add_change(CLI::App& noun, const std::string& name, const std::string& what,
-                const std::string& rank_help, JobOptions& options) {
-  CLI::App* verb = add_verb(noun, name, what, options);
-  if (!rank_help.empty()) {
-    verb->add_option("RANK", options.ranks, rank_help)
-        ->required()
-        ->check(whole_number(0, kMaxJobRanks - 1));
-  }
+void add_status(CLI::App& noun, const std::shared_ptr<JobOptions>& options) {
+  CLI::App* verb = add_verb(noun, "status", "Show the members, and what changed last", options);
+  CLI::Option* watch = verb->add_flag("--watch", options->watches, "Again and again");
+  verb->add_option("--every", options->every, "With --watch: time between two looks")
+      ->capture_default_str()
+      ->needs(watch);
+  verb->add_option("--times", options->times, "With --watch: looks; 0: until the job is gone")
+      ->capture_default_str()
+      ->check(whole_number(0, UINT32_MAX))
+      ->needs(watch);
+  verb->add_option("--page", options->page, "With --watch: also write a self-refreshing HTML page")
+      ->needs(watch);
+  verb->add_flag("--json", options->json, "Print JSON; with --watch one object a line");
+  verb->footer(
+      "Examples:\n"
+      "  spillway job status --json\n"
+      "  spillway job status --watch --page job.html");
+  verb->callback([options] { options->watches ? watch_job(*options) : print_status(*options); });
+}
+
+void add_remove(CLI::App& noun, const std::shared_ptr<JobOptions>& options) {
+  CLI::App* verb = add_verb(
+      noun, "remove",
+      "Standbys take the places of ranks at a step's edge; without standbys the job shrinks",
+      options);
+  verb->add_option("RANK", options->ranks, "Ranks to remove")
+      ->check(whole_number(0, kMaxJobRanks - 1));
+  verb->add_option("--host", options->host,
+                   "Remove all ranks of this host, as `spillway job status` names it");
+  verb->add_flag("--keep", options->keeps_processes,
+                 "Keep their processes, which become standbys, instead of ending them");
   add_waiting(*verb, options);
-  verb->callback([&options, name] {
-    change(options, options.ranks.empty() ? name : of_ranks(name, options.ranks));
-  });
+  verb->footer(
+      "Examples:\n"
+      "  spillway job remove 2\n"
+      "  spillway job remove 2 3 --keep\n"
+      "  spillway job remove --host host3");
+  verb->callback([options] { remove(*options); });
 }
 
-void add_grow(CLI::App& noun, JobOptions& options) {
+void add_grow(CLI::App& noun, const std::shared_ptr<JobOptions>& options) {
   CLI::App* verb =
       add_verb(noun, "grow", "Standbys become ranks behind the last, at a step's edge", options);
-  verb->add_option("COUNT", options.places, "How many")
+  verb->add_option("COUNT", options->places, "How many")
       ->capture_default_str()
       ->check(whole_number(1, kMaxJobRanks));
   add_waiting(*verb, options);
-  verb->callback([&options] { change(options, fmt::format("grow {}", options.places)); });
+  verb->footer("Example:\n  spillway job grow 2");
+  verb->callback([options] { change(*options, fmt::format("grow {}", options->places)); });
 }
 
-void add_watch(CLI::App& noun, JobOptions& options) {
-  CLI::App* verb = add_verb(noun, "watch", "Members, epochs and changes, again and again", options);
-  verb->add_option("--every", options.every, "Time between two looks")->capture_default_str();
-  verb->add_option("--times", options.times, "Looks; 0: until the job is gone")
+void add_end(CLI::App& noun, const std::shared_ptr<JobOptions>& options) {
+  CLI::App* verb = add_verb(noun, "end", "End all processes at a step's edge", options);
+  add_waiting(*verb, options);
+  verb->footer("Example:\n  spillway job end");
+  verb->callback([options] { change(*options, "end"); });
+}
+
+void add_join(CLI::App& noun, const std::shared_ptr<JobOptions>& options) {
+  CLI::App* verb = add_verb(noun, "join", "Start a process that becomes a standby", options);
+  verb->add_option("--local-rank", options->local_rank, "LOCAL_RANK, by which scripts choose a GPU")
       ->capture_default_str()
-      ->check(whole_number(0, UINT32_MAX));
-  verb->add_option("--page", options.page, "Write a page, too, which looks again by itself");
-  verb->add_flag("--json", options.json, "One object a line");
-  verb->callback([&options] { watch(options); });
+      ->check(whole_number(0, kMaxJobRanks - 1));
+  verb->add_option("COMMAND", options->command, "The job's script, as its other processes run it")
+      ->required();
+  verb->positionals_at_end();
+  verb->footer("Example:\n  spillway job join -- python3 train.py");
+  verb->callback([options] { join(*options); });
 }
 
 }  // namespace
@@ -368,40 +409,22 @@ void add_job(CLI::App& app) {
   const auto options = std::make_shared<JobOptions>();
   CLI::App* noun = app.add_subcommand("job", "A running job whose members may change");
   noun->require_subcommand(1);
-  CLI::App* ls = add_verb(*noun, "ls", "Who its members are, and what changed last", *options);
-  ls->add_flag("--json", options->json, "Print JSON");
-  ls->callback([options] { list(*options); });
-  add_change(*noun, "move", "Standbys take these ranks' places at a step's edge; they wait then",
-             "Ranks to be moved", *options);
-  add_change(*noun, "remove", "The same, and the processes end; without standbys the job shrinks",
-             "Ranks to be removed", *options);
-  add_grow(*noun, *options);
-  add_change(*noun, "end", "All processes end at a step's edge", "", *options);
-  CLI::App* drained = add_verb(*noun, "drain", "Removes all ranks of a host", *options);
-  drained->add_option("HOST", options->host, "As `spillway job ls` names it")->required();
-  add_waiting(*drained, *options);
-  drained->callback([options] { drain(*options); });
-  add_watch(*noun, *options);
+  add_status(*noun, options);
+  add_remove(*noun, options);
+  add_grow(*noun, options);
+  add_end(*noun, options);
+  add_join(*noun, options);
   add_job_run(*noun);
-  CLI::App* joined = add_verb(*noun, "join", "Starts a process that becomes a standby", *options);
-  joined
-      ->add_option("--local-rank", options->local_rank, "LOCAL_RANK, by which scripts choose a GPU")
-      ->capture_default_str()
-      ->check(whole_number(0, kMaxJobRanks - 1));
-  joined->add_option("COMMAND", options->command, "The job's script, as its other processes run it")
-      ->required();
-  joined->positionals_at_end();
-  joined->callback([options] { join(*options); });
   noun->footer(
       "A job is one whose script calls spillway.torch.elastic(), or spillway_job_found() in C.\n"
       "Exit codes: 0 done, 1 failed or refused, 2 wrong usage.\n"
       "Examples:\n"
       "  SPILLWAY_JOB_FILE=~/job spillway job run -n 5 -- python3 train.py   and then, there:\n"
-      "  spillway job ls\n"
-      "  spillway job move 2\n"
+      "  spillway job status\n"
+      "  spillway job remove 2 --keep\n"
       "  spillway job grow 2\n"
-      "  spillway job drain host3\n"
-      "  spillway job watch --page job.html\n"
+      "  spillway job remove --host host3\n"
+      "  spillway job status --watch --page job.html\n"
       "  spillway job join -- python3 train.py");
 }
 

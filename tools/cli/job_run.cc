@@ -21,17 +21,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/chrome_events.h"
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/own_file.h"
-#include "elastic/question.h"
-#include "launch/rendezvous_point.h"
+#include "base/text.h"
+#include "elastic/job_query.h"
+#include "launch/launch.h"
 #include "launch/secret.h"
-#include "observe/identity.h"
+#include "observe/log.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/job_command.h"
 
 namespace spillway::cli {
 namespace {

@@ -8,16 +8,14 @@
 #include <memory>
 #include <string>
 
-#include "lab/enter.h"
+#include "lab/calibration.h"
 #include "lab/launcher.h"
-#include "lab/load.h"
 #include "lab/presets.h"
 #include "lab/state_directory.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/lab_command.h"
-#include "tools/cli/lab_report.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -70,7 +68,7 @@ void add_lab_load(CLI::App& lab) {
   const auto rate = std::make_shared<std::int64_t>(0);
   CLI::App* command = lab.add_subcommand("load", "The load of a trial")->group("");
   command->add_option("--rate", *rate, "Bits per second")->required();
-  command->add_option("--mtu", options->mtu, "Of the interface")->required();
+  command->add_option("--mtu", options->mtu, "MTU of the interface")->required();
   command->add_option("--peers", options->peers)->envname("SPILLWAY_PEERS")->required();
   command->add_option("--rank", options->rank)->envname("RANK")->required();
   command->callback([options, rate] {
@@ -124,7 +122,7 @@ void add_lab_up(CLI::App& lab) {
   const auto options = std::make_shared<LabUpOptions>();
   CLI::App* command = lab.add_subcommand("up", "An emulated network that stays, for lab exec");
   add_network_options(*command, options->network);
-  command->add_option("--name", options->name, "What to call it; default: lab");
+  command->add_option("--name", options->name, "Name of the lab; default: lab");
   command->footer(
       "Examples:\n"
       "  spillway lab up --preset incast\n"
@@ -182,7 +180,7 @@ void add_lab_exec(CLI::App& lab) {
   command->callback([options] { execute(*options); });
 }
 
-// `spillway lab ps`: lists running labs, and removes what dead ones left behind.
+// `spillway lab ls`: lists running labs, and removes what dead ones left behind.
 
 std::string since_text(std::int64_t seconds) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(seconds)));
@@ -217,11 +215,11 @@ void list_labs(bool json) {
   fmt::print("{}", table.to_string());
 }
 
-void add_lab_ps(CLI::App& lab) {
+void add_lab_ls(CLI::App& lab) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* command = lab.add_subcommand("ps", "The labs that run");
+  CLI::App* command = lab.add_subcommand("ls", "List the running labs");
   command->add_flag("--json", *json, "Print JSON instead of a table");
-  command->footer("Example:\n  spillway lab ps");
+  command->footer("Example:\n  spillway lab ls");
   command->callback([json] { list_labs(*json); });
 }
 
@@ -269,8 +267,8 @@ void add_lab(CLI::App& app) {
   add_lab_down(*noun);
   add_lab_exec(*noun);
   add_lab_load(*noun);
+  add_lab_ls(*noun);
   add_lab_presets(*noun);
-  add_lab_ps(*noun);
   add_lab_run(*noun);
   add_lab_up(*noun);
 }

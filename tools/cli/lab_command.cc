@@ -10,20 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "base/units_text.h"
+#include "base/text.h"
 #include "lab/calibration.h"
 #include "lab/launcher.h"
 #include "lab/network/links.h"
 #include "lab/presets.h"
 #include "lab/rank_environment.h"
-#include "sim/scenario/dilation.h"
 #include "sim/scenario/directives.h"
 #include "sim/scenario/scenario.h"
 #include "switch/dataplane/port_config.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/lab_report.h"
-#include "tools/cli/scenario_file.h"
 
 namespace spillway::cli {
 namespace {
@@ -246,21 +243,21 @@ void add_shape_options(CLI::App& command, NetworkOptions& options) {
   command.add_option("--hosts", options.hosts, "How many hosts, and so ranks")
       ->check(whole_number(1, lab::kMaxHosts));
   command.add_option("--rate", options.rate,
-                     "Of the links to hosts, which uplinks follow: 1gbit, 200mbit");
-  command.add_option("--buffer", options.buffer, "Of every switch queue: 64k");
-  command.add_option("--delay", options.delay, "Of every link: 10us");
+                     "Rate of the links to hosts, which uplinks follow: 1gbit, 200mbit");
+  command.add_option("--buffer", options.buffer, "Size of every switch queue: 64k");
+  command.add_option("--delay", options.delay, "Delay of every link: 10us");
   command.add_option("--fabric", options.fabric, "Shape of the network")
       ->check(CLI::IsMember({"one-switch", "leaf-spine", "fat-tree"}));
-  command.add_option("--leaves", options.leaves, "Of a leaf-spine")
+  command.add_option("--leaves", options.leaves, "Leaves of a leaf-spine")
       ->check(whole_number(1, UINT32_MAX));
-  command.add_option("--spines", options.spines, "Of a leaf-spine")
+  command.add_option("--spines", options.spines, "Spines of a leaf-spine")
       ->check(whole_number(1, UINT32_MAX));
-  command.add_option("--mode", options.mode, "What switches do when they are full")
+  command.add_option("--mode", options.mode, "Behaviour of full switch queues")
       ->check(CLI::IsMember({"spillway", "trim", "ecn", "drop-tail"}));
   command.add_option("--loss", options.loss, "Random loss on every link to a host: 1%");
   command.add_option("--bursty", options.bursty, "The same in bursts");
   command.add_flag("--aggregate", options.aggregate,
-                   "Switches add what is coded for it (algorithm switch, code thc or blocks); "
+                   "Switches add what is coded for it (algorithm switch, codec levels or blocks); "
                    "--set aggregate.slots=512 and the like say how");
   command
       .add_option("--background", options.background,
@@ -285,7 +282,8 @@ void add_network_options(CLI::App& command, NetworkOptions& options) {
                   "noun.key=value: change a line of the scenario, after all other options")
       ->allow_extra_args(false);
   command
-      .add_option("--mtu", options.mtu, "Of the hosts' interfaces; default: the scenario's, 1500")
+      .add_option("--mtu", options.mtu,
+                  "MTU of the hosts' interfaces; default: the scenario's, 1500")
       ->check(whole_number(lab::kMinMtu, lab::kMaxMtu));
   command.add_flag("--allow-late", options.allow_late,
                    "Skip the trial of whether this machine emulates the network on time, and keep "
@@ -336,7 +334,7 @@ bool has_fixed_rate(const NetworkOptions& network) {
 std::string slower_text(const scenario::Scenario& slowed, double factor) {
   return fmt::format(
       "time {0:g} times as slow: links of {1}, delays and bursts {0:g} times as long, queues as "
-      "they are. What ranks compute is not slowed, so it weighs less against communication",
+      "they are. Ranks compute at full speed, which weighs less against communication",
       factor, lab::rate_option(slowed.topology.rate));
 }
 
@@ -391,7 +389,7 @@ lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network, 
   return options;
 }
 
-void add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
+CLI::Option* add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
   add_network_options(verb, options.network);
   verb.add_option("--grace", options.grace_seconds,
                   "Seconds the other ranks have to end when one fails")
@@ -401,7 +399,7 @@ void add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
                 "Print exit codes and the fabric's counters as JSON; ranks' output then goes to "
                 "standard error");
   verb.add_flag("--quiet", options.quiet, "Print nothing but what the ranks print");
-  verb.add_option("command", options.command, "Behind --: what every rank runs")->required();
+  return verb.add_option("command", options.command, "Behind --: what every rank runs")->required();
 }
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shared by the verbs that make a lab: options for its network, running a command on every host,
-// and printing the result. `lab run` does just that; `trace run` also traces packets, and `lab up`
+// and printing the result. `lab run` does just that; `trace` also traces packets, and `lab up`
 // keeps the network.
 //
 // The scenario starts as a preset or a file (default: the preset clean). Options for its parts
@@ -9,16 +9,21 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "lab/lab_options.h"
+#include "lab/launcher.h"
+#include "lab/trace/packet_paths.h"
 
 namespace spillway::cli {
+
+// ------------------------------------------------------------------ options and runs
 
 struct NetworkOptions {
   std::string preset;
@@ -75,7 +80,8 @@ struct LabCommandOptions {
   std::vector<std::string> command;
 };
 
-void add_lab_command_options(CLI::App& verb, LabCommandOptions& options);
+// Returns the option for the command.
+CLI::Option* add_lab_command_options(CLI::App& verb, LabCommandOptions& options);
 
 // Makes the network, runs the command and removes the network. A `trace` without a path means no
 // packet trace. Runs the command once more, in a slower network, if lab::after_run() says so.
@@ -85,5 +91,29 @@ lab::LabOutcome run_lab_command(const LabCommandOptions& command, const lab::Tra
 // CommandError if the run was late and does not count; if it counts, prints that it was late.
 void end_lab_command(const LabCommandOptions& options, const lab::LabOutcome& outcome,
                      const std::string& summary);
+
+// ------------------------------------------------------------------ results
+
+// Results of a lab as text and as JSON: packet traces, what its switches did, whether its fabric
+// kept up with the clock, and where the time went.
+
+// Where the times in a summary were spent. kNothing: times are unknown.
+enum class TimesOf : std::uint8_t { kNothing, kSwitch, kFabric };
+
+// A table of packets by outcome, the times, what the trace lacks, and how to open it.
+std::string trace_table(const lab::TraceSummary& trace, TimesOf times, std::string_view path);
+
+nlohmann::json trace_json(const lab::TraceSummary& trace);
+
+// How many frames the fabric trimmed, dropped and so on, in a few lines.
+std::string lab_summary(const lab::LabOutcome& outcome);
+
+// The busiest link's use over time, data sent or received in vain, and what ranks waited for while
+// the link was idle. Empty if nothing was carried.
+std::string time_text(const lab::TimeReport& time, const spillway_port_counters& switches);
+nlohmann::json time_json(const lab::TimeReport& time);
+nlohmann::json pace_json(const lab::Pace& pace);
+
+std::string lab_outcome_json(const lab::LabOutcome& outcome);
 
 }  // namespace spillway::cli

@@ -12,15 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "base/units_text.h"
+#include "base/text.h"
 #include "lab/calibration.h"
 #include "lab/compare/comparison.h"
-#include "lab/compare/notes.h"
+#include "lab/compare/comparison_report.h"
 #include "lab/compare/transport.h"
-#include "lab/compare/transport_run.h"
 #include "lab/network/links.h"
 #include "lab/rank_group.h"
-#include "sim/scenario/dilation.h"
+#include "sim/scenario/scenario.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/lab_command.h"
@@ -226,7 +225,7 @@ Attempt run_all(const std::vector<compare::Transport>& transports, const LabComp
       }
       progress.end_run(run);
       attempt.interrupted_by = run.outcome.interrupted_by;
-      (task.round == 1 ? attempt.runs : attempt.runs[i].repeats).push_back(std::move(run));
+      (task.round == 1 ? attempt.runs : attempt.runs[i].later_rounds).push_back(std::move(run));
       if (attempt.interrupted_by != 0) {
         return attempt;
       }
@@ -314,10 +313,10 @@ constexpr const char* kFooter =
     "  tcp-bbr            the same over TCP bbr\n"
     "  tcp-fp16           tcp with torch's fp16 hook around DistributedDataParallel\n"
     "  tcp-powersgd       tcp with torch's PowerSGD hook, of rank 1, from the third step on\n"
-    "  spillway-exact     SPILLWAY_MODE=exact\n"
-    "  spillway-16        SPILLWAY_MODE=tolerant, 16 bits per value\n"
-    "  spillway           SPILLWAY_MODE=tolerant, with 5 bits unless SPILLWAY_PRECISION says\n"
-    "  spillway-flat      the same with SPILLWAY_PRIORITY=0: no layer goes first\n"
+    "  spillway-exact     SPILLWAY_CODEC=exact\n"
+    "  spillway-16        SPILLWAY_CODEC=planes, 16 bits per value\n"
+    "  spillway           SPILLWAY_CODEC=planes, 5 bits per value, unless these variables are set\n"
+    "  spillway-flat      the same as spillway, but no layer of a PyTorch model goes first\n"
     "  spillway-over-tcp  the same as spillway with SPILLWAY_CARRIER=tcp, over TCP cubic\n"
     "A PyTorch script needs nothing for it: the lab chooses what init_process_group() makes, puts\n"
     "hooks around models, and times optimizer steps. Other programs are told by their words:\n"
@@ -327,8 +326,8 @@ constexpr const char* kFooter =
     "    {\"event\":\"step\",\"step\":7,\"seconds\":1.25,\"step_ms\":80.5,\"loss\":0.7}\n"
     "    {\"event\":\"evaluation\",\"step\":50,\"seconds\":9.5,\"accuracy\":0.81}\n"
     "    {\"event\":\"end\"}\n"
-    "PYTHONPATH and SPILLWAY_LIBRARY lead to the package of this tool unless they are set. What\n"
-    "ranks print goes to OUT/TRANSPORT.txt. A run that fails leaves the others alone. The exit "
+    "PYTHONPATH and SPILLWAY_LIBRARY lead to the package of this tool unless they are set. The\n"
+    "ranks' output goes to OUT/TRANSPORT.txt. A run that fails leaves the others alone. The exit "
     "code is\n"
     "that of the worst rank of all runs, 124 where a run was over its limit, 1 where it could not "
     "be\n"

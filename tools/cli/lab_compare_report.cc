@@ -14,13 +14,10 @@
 #include <system_error>
 #include <utility>
 
-#include "lab/compare/comparison_json.h"
-#include "lab/compare/notes.h"
-#include "lab/compare/page.h"
-#include "lab/compare/split.h"
+#include "lab/compare/comparison.h"
+#include "lab/compare/comparison_report.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/output_file.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -109,8 +106,8 @@ TextTable overview_table(const compare::Comparison& comparison) {
   std::vector<std::string> columns = {"",        "median step",    "p99",
                                       "tenants", "tenants' bytes", "gain",
                                       "by bits", "by transport",   "by scheduling"};
-  const bool tells_accuracy = compare::tells_accuracy(comparison);
-  if (tells_accuracy) {
+  const bool shows_accuracy = compare::accuracy_is_comparable(comparison);
+  if (shows_accuracy) {
     columns.insert(columns.begin() + 3, "accuracy");
   }
   const bool tells_results = compare::has_failures(comparison);
@@ -125,7 +122,7 @@ TextTable overview_table(const compare::Comparison& comparison) {
     std::vector<std::string> row = {
         transport.title, cell(metrics, "step_p50_ms", i), cell(metrics, "step_p99_ms", i),
         cell(metrics, "tenant_share", i), cell(metrics, "tenant_bytes", i)};
-    if (tells_accuracy) {
+    if (shows_accuracy) {
       row.insert(row.begin() + 3, cell(metrics, "final_accuracy", i));
     }
     if (tells_results) {
@@ -178,8 +175,8 @@ std::string last_lines(std::string_view text, Wanted wanted) {
     text = text.substr(0, begin);
   }
   std::string shown;
-  for (const std::string_view line : lines | std::views::reverse) {
-    shown += fmt::format("{}\n", line);
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    shown += fmt::format("{}\n", *line);
   }
   return shown;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lab/compare/comparison.h"
-#include "lab/compare/notes.h"
+#include "lab/compare/comparison_report.h"
 
 namespace spillway::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/lab_report.h"
+#include "tools/cli/lab_command.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,8 +11,7 @@
 
 #include "switch/dataplane/port_config.h"
 #include "tools/cli/fabric_report.h"
-#include "tools/cli/sum_report.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -212,7 +211,7 @@ std::string tenants_text(const fabric::FabricSnapshot& fabric) {
                  static_cast<double>(fabric.wanted_bytes)));
 }
 
-// What the switches added, and where; empty if no switch adds.
+// The sums that switches formed, and where; empty if no switch adds.
 std::string sums_text(const lab::LabOutcome& outcome) {
   const std::vector<sim::AdderTotals>& adders = outcome.fabric.adders;
   if (adders.empty()) {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "tools/cli/commands.h"
 
@@ -31,12 +31,14 @@ void add_nouns(CLI::App& app) {
   add_codec(app);
   add_bench(app);
   add_doctor(app);
+#ifdef SPILLWAY_HAVE_EMULATE
   add_emulate(app);
+#endif
   add_env(app);
   add_fixup(app);
   add_job(app);
   add_lab(app);
-  add_ps(app);
+  add_server(app);
   add_sim(app);
   add_switch(app);
   add_trace(app);
@@ -47,27 +49,30 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("spillway {}", base::kVersion));
   app.footer(
       "Examples:\n"
-      "  spillway codec tour              what a cut packet costs, as a table and a page\n"
+      "  spillway codec --gradient FILE   compare all codecs on your gradient\n"
       "  spillway bench codec --json      speed and error of every codec\n"
       "  spillway sim run SCENARIO        flows over a simulated network\n"
       "  spillway switch attach --config  a trimming switch in the kernel, between interfaces\n"
       "  spillway switch run SCENARIO     the same in user space, or a whole fabric of them\n"
       "  spillway doctor                  is this host fit? and, with --peer, the path to another\n"
-      "  spillway emulate lint TRACE      what is wrong with an execution trace\n"
-      "  spillway emulate simulate TRACE  how long it takes on a network that is not there\n"
+#ifdef SPILLWAY_HAVE_EMULATE
+      "  spillway emulate show TRACE      check an execution trace, and show what it holds\n"
+      "  spillway emulate simulate TRACE  how long it takes on a simulated network\n"
+#endif
       "  spillway env                     every SPILLWAY_* variable with the value in force\n"
       "  spillway lab run -- COMMAND      a command on every host of an emulated network\n"
       "  spillway lab compare -- COMMAND  the same over TCP and over Spillway, as a table and a "
       "page\n"
-      "  spillway job ls                  members of a running job that outlives its processes\n"
-      "  spillway ps --workers 4          a parameter server of a job, beside its workers\n"
-      "  spillway trace run -- COMMAND    the same, with every packet's path as a Chrome trace\n"
+      "  spillway trace -- COMMAND        the same, with a packet trace: every packet's path\n"
+      "  spillway job status              members of a running elastic job\n"
+      "  spillway server --workers 4      a parameter server of a job, beside its workers\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage.");
   add_nouns(app);
   // Runs before any command's work. `env` is exempt, because it shows what is wrong.
   app.parse_complete_callback([&app] {
     if (!app.got_subcommand("env")) {
       check_variables();
+      warn_of_unknown_variables();
     }
   });
   try {

@@ -19,7 +19,7 @@
 #include "tools/bench/progress.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {

@@ -22,7 +22,7 @@
 #include "tools/bench/progress.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/text_table.h"
+#include "tools/cli/output.h"
 
 namespace spillway::cli {
 namespace {
@@ -43,7 +43,7 @@ struct SimSoakOptions {
   std::uint64_t first = 1;
   std::optional<std::uint64_t> seed;
   bool sums = false;
-  bool codes = false;
+  bool codecs = false;
   bool json = false;
 };
 
@@ -246,11 +246,11 @@ std::vector<std::pair<std::string, std::uint64_t>> rows_of(const SumTally& tally
   return rows;
 }
 
-// ------------------------------------------------------------------ worlds of codes
+// ------------------------------------------------------------------ worlds of codecs
 
 struct CodeTally {
   std::uint64_t worlds = 0;
-  std::map<std::string, std::uint64_t> calls;  // by code, totals of all ranks
+  std::map<std::string, std::uint64_t> calls;  // by codec, totals of all ranks
   std::uint64_t tables = 0;
   std::uint64_t given_up = 0;
   std::uint64_t packets = 0;
@@ -261,7 +261,7 @@ void add(const sim::CodeSoakResult& result, CodeTally& tally) {
   ++tally.worlds;
   for (const sim::CodeRecord& record : result.record.calls) {
     const sim::CodeCall& call = result.world.calls[record.call];
-    ++tally.calls[call.tolerance ? collective::sum_code_name(call.tolerance->code) : "exact"];
+    ++tally.calls[call.tolerance ? collective::codec_name(call.tolerance->codec) : "exact"];
   }
   tally.tables += result.record.tables;
   tally.given_up += result.record.given_up;
@@ -274,8 +274,8 @@ void add(const sim::CodeSoakResult& result, CodeTally& tally) {
 std::vector<std::pair<std::string, std::uint64_t>> rows_of(const CodeTally& tally) {
   std::vector<std::pair<std::string, std::uint64_t>> rows = {{"worlds", tally.worlds},
                                                              {"packets", tally.packets}};
-  for (const auto& [code, calls] : tally.calls) {
-    rows.emplace_back(code, calls);
+  for (const auto& [codec, calls] : tally.calls) {
+    rows.emplace_back(codec, calls);
   }
   rows.insert(rows.end(), {{"tables along", tally.tables},
                            {"given up", tally.given_up},
@@ -321,7 +321,7 @@ void soak_as_told(const SimSoakOptions& options) {
   if (options.sums) {
     soak_worlds<SumTally>("sums", options, sim::draw_sum_world,
                           [](std::uint64_t seed) { return sim::run_sum_world(seed); });
-  } else if (options.codes) {
+  } else if (options.codecs) {
     soak_worlds<CodeTally>("codes", options, sim::draw_code_world, sim::run_code_world);
   } else {
     soak(options);
@@ -339,15 +339,15 @@ void add_sim_soak(CLI::App& sim) {
                                         "Worlds of switches that add: does every part count once?");
   command
       ->add_flag(
-          "--codes", options->codes,
-          "Worlds of all-reduces in every code: do all ranks have the same, and is it right?")
+          "--codecs", options->codecs,
+          "Worlds of all-reduces with every codec: do all ranks have the same, and is it right?")
       ->excludes(sums);
   command->add_flag("--json", options->json, "Print JSON instead of a table");
   command->footer(
       "Examples:\n"
       "  spillway sim soak --seeds 1000\n"
       "  spillway sim soak --sums --seeds 20000\n"
-      "  spillway sim soak --codes --seeds 1000\n"
+      "  spillway sim soak --codecs --seeds 1000\n"
       "  spillway sim soak --seed 17");
   command->callback([options] { soak_as_told(*options); });
 }

@@ -1,21 +1,125 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// `spillway switch run`, `attach`, `stats` and `detach`: trimming switches on this machine, in user
+// space or in the kernel.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
-#include "switch/fabric/fabric_thread.h"
+#include "sim/scenario/scenario.h"
+#include "switch/fabric/emulator.h"
 #include "switch/kernel/kernel_switch.h"
-#include "switch/kernel/switch_plan.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/fabric_report.h"
-#include "tools/cli/scenario_file.h"
-#include "tools/cli/switch_sums.h"
 #include "tools/cli/switch_watch.h"
 
 namespace spillway::cli {
 namespace {
+
+// ------------------------------------------------------------------ options for adding sums
+
+// Options of `spillway switch attach` and `run` for adding sums: they replace or complement the
+// scenario's `aggregate` lines.
+
+struct SumOptions {
+  std::string slots;  // text of the option; empty: not given
+  std::string policy;
+  std::string level;
+  std::vector<std::string> limits;  // "JOB=SLOTS"
+};
+
+void give(const char* key, const std::string& value, scenario::Directive& directive) {
+  if (!value.empty()) {
+    directive.values.push_back({key, value});
+  }
+}
+
+std::string check_limit(const std::string& text) {
+  const std::size_t at = text.find('=');
+  const bool is_good = at != std::string::npos &&
+                       whole_number(0, UINT16_MAX)(text.substr(0, at)).empty() &&
+                       whole_number(1, SPILLWAY_SUM_MAX_SLOTS)(text.substr(at + 1)).empty();
+  return is_good ? ""
+                 : fmt::format(
+                       "'{}' is not JOB=SLOTS, such as 7=1024, with a job from 0 to {} and "
+                       "1 to {} slots",
+                       text, UINT16_MAX, SPILLWAY_SUM_MAX_SLOTS);
+}
+
+// Converts "1=64" and "2=32" to the scenario's form: "1:64,2:32".
+std::string limits_text(const std::vector<std::string>& limits) {
+  std::string text;
+  for (const std::string& limit : limits) {
+    text += (text.empty() ? "" : ",") + limit;
+  }
+  std::ranges::replace(text, '=', ':');
+  return text;
+}
+
+// "--slots, --job-limit": the options given.
+std::string given_options(const SumOptions& options) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, is_given] : {std::pair("--slots", !options.slots.empty()),
+                                       std::pair("--policy", !options.policy.empty()),
+                                       std::pair("--level", !options.level.empty()),
+                                       std::pair("--job-limit", !options.limits.empty())}) {
+    if (is_given) {
+      names.emplace_back(name);
+    }
+  }
+  return scenario::joined(names);
+}
+
+void add_sum_options(CLI::App& command, SumOptions& options) {
+  command
+      .add_option("--slots", options.slots,
+                  "Add sum packets up (algorithm `switch`), so many chunks at a time")
+      ->check(whole_number(1, SPILLWAY_SUM_MAX_SLOTS));
+  command
+      .add_option("--policy", options.policy,
+                  "Owner of a slot: preemptive (the more urgent takes it), first-come, or static")
+      ->check(CLI::IsMember({"preemptive", "first-come", "static"}));
+  command
+      .add_option("--level", options.level,
+                  "0: adds what ranks send, 1: what switches of level 0 have added")
+      ->check(whole_number(0, SPILLWAY_SUM_LEVELS - 1));
+  command
+      .add_option("--job-limit", options.limits, "JOB=SLOTS: how many slots a job may hold at most")
+      ->allow_extra_args(false)
+      ->check(CLI::Validator([](const std::string& text) { return check_limit(text); }, ""));
+}
+
+// Throws if the options are inconsistent.
+void apply_sum_options(const SumOptions& options, scenario::Scenario& scenario) {
+  scenario::Directive given{.noun = "aggregate", .place = "the command line", .values = {}};
+  give("slots", options.slots, given);
+  give("policy", options.policy, given);
+  give("level", options.level, given);
+  give("limits", limits_text(options.limits), given);
+  if (given.values.empty()) {
+    return;
+  }
+  if (scenario.aggregations.empty()) {
+    scenario.aggregations.emplace_back();
+  }
+  for (scenario::Aggregation& line : scenario.aggregations) {
+    if (!options.limits.empty()) {
+      line.limits.clear();
+    }
+    check_option(given_options(options), scenario::read_aggregation(given, line));
+  }
+}
+
+// ------------------------------------------------------------------ the commands
 
 // `spillway switch attach`: attaches the switch in the kernel and exits; an attached switch needs
 // no process.
@@ -73,7 +177,7 @@ void add_attach_options(CLI::App& command, AttachOptions& options) {
       .add_option("--set", options.overrides,
                   "noun.key=value: change a line; noun.2.key=value: only the second of that noun")
       ->allow_extra_args(false);
-  command.add_option("--name", options.name, "By which stats and detach find it")
+  command.add_option("--name", options.name, "Name by which stats and detach find it")
       ->capture_default_str();
   command
       .add_option("--hook", options.hook,
@@ -116,7 +220,7 @@ void detach_switch(const std::string& name) {
 void add_switch_detach(CLI::App& noun) {
   const auto name = std::make_shared<std::string>(kDefaultSwitchName);
   CLI::App* command = noun.add_subcommand("detach", "Ends an attached switch");
-  command->add_option("--name", *name, "Of the switch")->capture_default_str();
+  command->add_option("--name", *name, "Name of the switch")->capture_default_str();
   command->footer("Example:\n  sudo spillway switch detach --name rack1");
   command->callback([name] { detach_switch(*name); });
 }
@@ -196,9 +300,8 @@ void stats(const StatsOptions& options) {
 
 void add_switch_stats(CLI::App& noun) {
   const auto options = std::make_shared<StatsOptions>();
-  CLI::App* command =
-      noun.add_subcommand("stats", "What an attached switch has marked, trimmed and dropped");
-  command->add_option("--name", options->name, "Of the switch")->capture_default_str();
+  CLI::App* command = noun.add_subcommand("stats", "Marks, trims and drops of an attached switch");
+  command->add_option("--name", options->name, "Name of the switch")->capture_default_str();
   command->add_flag("--watch", options->watches, "Until SIGINT or SIGTERM");
   command->add_flag("--prometheus", options->as_metrics, "Print Prometheus' text and end");
   add_watch_options(*command, options->watch);

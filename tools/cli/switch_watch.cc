@@ -12,13 +12,12 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "base/units_text.h"
+#include "base/text.h"
 #include "net/metrics_server.h"
 #include "net/system_call.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/fabric_report.h"
-#include "tools/cli/sum_report.h"
 #include "transport/endpoint.h"
 
 namespace spillway::cli {

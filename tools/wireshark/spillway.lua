@@ -13,8 +13,8 @@
 -- lengths may be stale after a trim and are ignored) and what the capture kept of it
 -- (tvb:captured_len()). Only the first can make a packet trimmed.
 --
--- Checks are tags under keys that follow from the run's key, so they are shown and not verified. Of
--- an encrypted packet only the cleartext is shown: its header without the scale.
+-- Checks are tags under keys that follow from the run's key, so they are shown and not verified. Only
+-- the cleartext of an encrypted packet is shown: its header without the scale.
 --
 -- Packets may contain any bytes: nothing is read before it is known to be captured. This is one
 -- file, because plugins are copied as single files. Tested with Wireshark 4.0.
@@ -54,7 +54,7 @@ local BODY = {[TYPE.PROBE] = 20, [TYPE.STOP] = 8, [TYPE.BITMAP] = 16, [TYPE.CRED
 local CAUSE_MISMATCH = 2
 local MISMATCH = 16 -- follows the body of a LEAVE with that cause
 local MISMATCH_FLAGS_KNOWN, MAX_CALL_TEXT = 0x07, 200
-local DSCP_TRIMMED = 48 -- lib/wire/traffic_class.h
+local DSCP_TRIMMED = 48 -- lib/wire/packet.h
 
 local MAX_RANGES_SHOWN = 32 -- missing packets in a BITMAP
 

@@ -9,7 +9,7 @@
 //   kKnownTable   a coded body
 //   kInlineTable  a table (ProbabilityTable::serialise), a coded body
 //   kZero         nothing: all values are zero
-//   kConstant     i32: the value of all
+//   kConstant     i32: the one value that all have
 //
 //   coded body    length of the raw bits as a base-128 number; the states, 4 bytes each; 16-bit
 //                 words; the raw bits of offsets and escapes, lowest bit first
@@ -19,8 +19,8 @@
 // per state). Otherwise n is 32, the number that vectors decode at once. The block does not hold
 // the number of values; its carrier knows it.
 //
-// The encoder chooses the shortest mode by the values' histogram, so a block never exceeds
-// max_block_bytes(). The decoder trusts nothing. It reads only inside the block, its work is
+// block_encoder.cc chooses the shortest mode by the values' histogram, so a block never exceeds
+// max_block_bytes(). block_decoder.cc trusts nothing. It reads only inside the block, its work is
 // bounded by the number of values, and states and streams must end where an encoder begins.
 // Truncation is always an error, and so is nearly every change. But a changed raw bit only gives
 // another value, so carriers need checks of their own (wire/ has tags).
@@ -36,10 +36,9 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "codec/entropy/histogram.h"
+#include "codec/entropy/alphabet.h"
 #include "codec/entropy/probability_table.h"
-#include "codec/entropy/rans_kernels.h"
-#include "codec/entropy/rans_tables.h"
+#include "codec/entropy/rans.h"
 
 namespace spillway::codec::entropy {
 

@@ -6,19 +6,19 @@
 #include <cstring>
 #include <optional>
 
-#include "codec/entropy/bit_stream.h"
+#include "codec/entropy/alphabet.h"
 #include "codec/entropy/block_coder.h"
-#include "codec/entropy/rans_scalar.h"
+#include "codec/entropy/rans.h"
 
 namespace spillway::codec::entropy {
 namespace {
 
 base::Status bad_block(const char* what) {
-  return {base::StatusCode::kMalformed, fmt::format("a coded block {}; have it sent again", what)};
+  return {base::StatusCode::kMalformed, fmt::format("a coded block {}: request it again", what)};
 }
 
 base::Status too_wide() {
-  return bad_block("has values that the output's type does not hold");
+  return bad_block("has values that do not fit the output's type");
 }
 
 template <typename Value>
@@ -198,7 +198,7 @@ template <typename Value>
 base::Status read_raw(base::ByteView block, std::span<Value> values) {
   const unsigned width = block.size() > 1 ? block[1] : 33;
   if (width > 32 || block.size() != max_block_bytes(values.size(), width)) {
-    return bad_block("of raw values has another length than they have");
+    return bad_block("of raw values has the wrong length");
   }
   BitReader bits(block.subspan(2));
   bool is_good = true;
@@ -215,7 +215,7 @@ base::Status read_constant(base::ByteView block, std::span<Value> values) {
   base::ByteReader reader(block.subspan(1));
   const auto value = reader.read<std::int32_t>();
   if (!reader.ok() || reader.remaining() != 0) {
-    return bad_block("of one value has another length than that");
+    return bad_block("of one value has the wrong length");
   }
   if (!fits<Value>(value)) {
     return too_wide();
@@ -226,7 +226,7 @@ base::Status read_constant(base::ByteView block, std::span<Value> values) {
 
 base::Status no_such_table() {
   return {base::StatusCode::kMismatch,
-          "a block was coded with a table that is not here; ask for one with its table"};
+          "a block was coded with a table that this rank lacks: request one with an inline table"};
 }
 
 }  // namespace
@@ -237,7 +237,7 @@ base::Status BlockDecoder::read_body(base::ByteView body, const DecodeTable& tab
                                      Histogram* counted) {
   const Alphabet& alphabet = table.probabilities().alphabet();
   if (counted != nullptr && !(counted->alphabet() == alphabet)) {
-    return base::invalid_argument("a histogram counts symbols of its own alphabet only");
+    return base::invalid_argument("the histogram and the table have different alphabets");
   }
   base::ByteReader reader(body);
   const std::size_t raw_bytes = read_length(reader);
@@ -248,11 +248,11 @@ base::Status BlockDecoder::read_body(base::ByteView body, const DecodeTable& tab
   }
   if (!reader.ok() || raw_bytes > reader.remaining() ||
       (reader.remaining() - raw_bytes) % sizeof(std::uint16_t) != 0) {
-    return bad_block("is cut short");
+    return bad_block("is truncated");
   }
   const auto is_below = [](std::uint32_t state) { return state < kStateMin; };
   if (std::any_of(states.begin(), states.begin() + state_count, is_below)) {
-    return bad_block("begins with a state that no encoder leaves");
+    return bad_block("begins with an invalid state");
   }
   const base::ByteView words = reader.take(reader.remaining() - raw_bytes);
   WordStream stream{words.data(), words.data() + words.size()};
@@ -263,14 +263,14 @@ base::Status BlockDecoder::read_body(base::ByteView body, const DecodeTable& tab
   const auto is_first = [](std::uint32_t state) { return state == kStateMin; };
   if (stream.next != stream.end ||
       !std::all_of(states.begin(), states.begin() + state_count, is_first)) {
-    return bad_block("does not end as it must");
+    return bad_block("does not end in the encoder's initial state");
   }
   BitReader bits(reader.take(raw_bytes));
   if (!unfold_symbols(table, symbols.data(), values, bits, raw_bytes > 0)) {
-    return bad_block("has values that the output's type does not hold");
+    return bad_block("has values that do not fit the output's type");
   }
   if (!bits.is_at_end()) {
-    return bad_block("has another number of raw bits than its values have");
+    return bad_block("has the wrong number of raw bits");
   }
   if (counted != nullptr) {
     counted->add_symbols(std::span<const Symbol>(symbols).first(values.size()));
@@ -319,12 +319,12 @@ base::Status BlockDecoder::decode(base::ByteView block, const DecodeTable* known
       break;
     case BlockMode::kZero:
       if (block.size() != 1) {
-        return bad_block("of zeros is longer than its mode");
+        return bad_block("of zeros has trailing bytes");
       }
       std::fill(values.begin(), values.end(), Value{0});
       break;
     default:
-      return bad_block("has a mode that there is not");
+      return bad_block("has an unknown mode");
   }
   if (status.ok() && counted != nullptr) {
     counted->add(std::span<const Value>(values));

@@ -6,10 +6,9 @@
 #include <bit>
 #include <cstring>
 
-#include "codec/entropy/bit_stream.h"
+#include "codec/entropy/alphabet.h"
 #include "codec/entropy/block_coder.h"
-#include "codec/entropy/rans_scalar.h"
-#include "codec/entropy/symbols.h"
+#include "codec/entropy/rans.h"
 
 namespace spillway::codec::entropy {
 namespace {
@@ -268,16 +267,16 @@ base::Status check_encode(std::span<const Value> values, const Alphabet& alphabe
                           base::MutableByteView out, const Histogram* counted) {
   if (values.size() > kMaxBlockValues) {
     return {base::StatusCode::kLimitExceeded,
-            fmt::format("a block has at most {} values, not {}: cut it", kMaxBlockValues,
+            fmt::format("a block has at most {} values, not {}: split it", kMaxBlockValues,
                         values.size())};
   }
   if (out.size() < max_block_bytes(values.size(), 8 * sizeof(Value))) {
-    return base::invalid_argument(
-        fmt::format("{} values may take {} bytes, and the output has {}: make it max_block_bytes()",
-                    values.size(), max_block_bytes(values.size(), 8 * sizeof(Value)), out.size()));
+    return base::invalid_argument(fmt::format(
+        "{} values may take {} bytes, but the output has {}: allocate max_block_bytes()",
+        values.size(), max_block_bytes(values.size(), 8 * sizeof(Value)), out.size()));
   }
   if (counted != nullptr && !(counted->alphabet() == alphabet)) {
-    return base::invalid_argument("a histogram counts symbols of its own alphabet only");
+    return base::invalid_argument("the histogram and the table have different alphabets");
   }
   return {};
 }
@@ -317,7 +316,7 @@ base::Result<EncodedBlock> BlockEncoder::encode_prefix(std::span<const Value> va
                                                        Histogram* counted) {
   const Alphabet& alphabet = table.probabilities().alphabet();
   if (counted != nullptr && !(counted->alphabet() == alphabet)) {
-    return base::invalid_argument("a histogram counts symbols of its own alphabet only");
+    return base::invalid_argument("the histogram and the table have different alphabets");
   }
   most = std::min({most, values.size(), kMaxBlockValues});
   constexpr std::size_t kOverhead = 1 + 2 + kFewStates * sizeof(std::uint32_t) / 2;
@@ -340,8 +339,8 @@ base::Result<EncodedBlock> BlockEncoder::encode_prefix(std::span<const Value> va
   if (values.empty()) {
     return base::invalid_argument("there is no value to encode");
   }
-  return base::invalid_argument(
-      fmt::format("not one value fits {} bytes: give at least {}", out.size(), max_block_bytes(1)));
+  return base::invalid_argument(fmt::format("not even one value fits {} bytes: provide at least {}",
+                                            out.size(), max_block_bytes(1)));
 }
 
 #define SPILLWAY_ENCODER(Value)                                                       \

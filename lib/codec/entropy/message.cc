@@ -9,20 +9,19 @@ namespace spillway::codec::entropy {
 namespace {
 
 base::Status bad_message(const char* what) {
-  return {base::StatusCode::kMalformed,
-          fmt::format("a coded message {}; have it sent again", what)};
+  return {base::StatusCode::kMalformed, fmt::format("a coded message {}: request it again", what)};
 }
 
 base::Status wrong_table(std::uint32_t theirs, std::uint32_t ours) {
   return {base::StatusCode::kMismatch,
-          fmt::format("a message was coded with table {:08x} and the one here is {:08x}: ask for "
-                      "one with its table",
+          fmt::format("a message was coded with table {:08x}, but this rank has table {:08x}: "
+                      "request a message with an inline table",
                       theirs, ours)};
 }
 
 base::Status wrong_count(std::size_t said, std::size_t room) {
   return base::invalid_argument(
-      fmt::format("a message has {} values and the output room for {}", said, room));
+      fmt::format("a message has {} values, but the output has room for {}", said, room));
 }
 
 }  // namespace
@@ -32,9 +31,9 @@ base::Result<std::size_t> encode_message(BlockEncoder& encoder, const MessageId&
                                          const Alphabet& alphabet, const EncodeTable* table,
                                          base::MutableByteView out, Histogram* counted) {
   if (out.size() < max_message_bytes(values.size())) {
-    return base::invalid_argument(fmt::format("a message of {} values may take {} bytes, not {}",
-                                              values.size(), max_message_bytes(values.size()),
-                                              out.size()));
+    return base::invalid_argument(
+        fmt::format("a message of {} values may take {} bytes, but the buffer has {}",
+                    values.size(), max_message_bytes(values.size()), out.size()));
   }
   const base::MutableByteView body = out.subspan(kMessageHeaderBytes);
   const base::Result<EncodedBlock> block =
@@ -61,11 +60,11 @@ base::Result<MessageHeader> read_message_header(base::ByteView message) {
   header.values = reader.read<std::uint32_t>();
   header.block_bytes = reader.read<std::uint32_t>();
   if (!reader.ok() || header.block_bytes == 0 || header.block_bytes != reader.remaining()) {
-    return bad_message("has another length than its header says");
+    return bad_message("is not as long as its header says");
   }
   const auto mode = reader.read<std::uint8_t>();
   if (mode > static_cast<std::uint8_t>(BlockMode::kConstant) || header.values > kMaxBlockValues) {
-    return bad_message("has a mode or a number of values that there is not");
+    return bad_message("has an unknown mode or too many values");
   }
   header.mode = static_cast<BlockMode>(mode);
   return header;
@@ -92,8 +91,8 @@ base::Result<EncodedPacket> encode_packet(BlockEncoder& encoder,
                                           const EncodeTable& table, base::MutableByteView out,
                                           Histogram* counted) {
   if (out.size() < kMinPacketBytes) {
-    return base::invalid_argument(
-        fmt::format("a packet has at least {} bytes, not {}", kMinPacketBytes, out.size()));
+    return base::invalid_argument(fmt::format(
+        "a packet needs a buffer of at least {} bytes, not {}", kMinPacketBytes, out.size()));
   }
   const base::Result<EncodedBlock> block = encoder.encode_prefix(
       values, kMaxPacketValues, table, out.subspan(kPacketHeaderBytes), counted);

@@ -21,7 +21,6 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "codec/entropy/alphabet.h"
-#include "codec/entropy/histogram.h"
 
 namespace spillway::codec::entropy {
 

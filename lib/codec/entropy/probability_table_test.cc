@@ -4,13 +4,120 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <vector>
 
-#include "codec/entropy/rans_tables.h"
-#include "codec/entropy/sample_integers.h"
+#include "base/random.h"
+#include "codec/entropy/alphabet.h"
+#include "codec/entropy/rans.h"
+#include "codec/sample_data.h"
 
 namespace spillway::codec::entropy {
 namespace {
+
+// ------------------------------------------------------------------ alphabets
+
+std::vector<std::uint32_t> folded_samples() {
+  std::vector<std::uint32_t> samples;
+  for (std::uint32_t folded = 0; folded < 5000; ++folded) {
+    samples.push_back(folded);
+  }
+  for (unsigned bit = 12; bit < 32; ++bit) {
+    samples.push_back((std::uint32_t{1} << bit) - 1);
+    samples.push_back(std::uint32_t{1} << bit);
+    samples.push_back((std::uint32_t{3} << (bit - 1)) + 5);
+  }
+  samples.push_back(UINT32_MAX);
+  return samples;
+}
+
+TEST(AlphabetTest, FoldingPutsSmallMagnitudesFirstAndLosesNothing) {
+  EXPECT_EQ(fold(0), 0U);
+  EXPECT_EQ(fold(-1), 1U);
+  EXPECT_EQ(fold(1), 2U);
+  EXPECT_EQ(fold(INT32_MIN), UINT32_MAX);
+  for (const std::int32_t value : {0, 1, -1, 127, -128, INT32_MAX, INT32_MIN, 1 << 20}) {
+    EXPECT_EQ(unfold(fold(value)), value);
+  }
+}
+
+TEST(AlphabetTest, EveryValueComesBackFromSymbolAndOffset) {
+  for (const Alphabet& alphabet : {Alphabet::bytes(), Alphabet::ranges()}) {
+    for (const std::uint32_t folded : folded_samples()) {
+      const SymbolCode code = alphabet.code(folded);
+      ASSERT_LT(code.symbol, alphabet.symbols());
+      EXPECT_EQ(code.bits, alphabet.bits_of(code.symbol));
+      EXPECT_EQ(alphabet.first_of(code.symbol) + code.offset, folded);
+    }
+  }
+}
+
+TEST(AlphabetTest, RangesNeedNoEscapeAndFewSymbolsForTwelveBits) {
+  const Alphabet ranges = Alphabet::ranges();
+  EXPECT_LT(ranges.code(UINT32_MAX).symbol, ranges.escape());
+  EXPECT_LT(ranges.code(4095).symbol, 48);
+  for (unsigned symbol = 1; symbol < ranges.escape(); ++symbol) {
+    EXPECT_EQ(ranges.first_of(symbol - 1) + (std::uint64_t{1} << ranges.bits_of(symbol - 1)),
+              ranges.first_of(symbol));
+  }
+}
+
+TEST(AlphabetTest, OnlyAlphabetsThatThereAreCanBeMade) {
+  EXPECT_FALSE(Alphabet::direct(1).ok());
+  EXPECT_TRUE(Alphabet::direct(2).ok());
+  EXPECT_TRUE(Alphabet::direct(kMaxSymbols).ok());
+  EXPECT_FALSE(Alphabet::direct(kMaxSymbols + 1).ok());
+  EXPECT_FALSE(Alphabet::of(1, 64).ok());
+  EXPECT_FALSE(Alphabet::of(2, 64).ok());
+  EXPECT_EQ(*Alphabet::of(1, Alphabet::ranges().symbols()), Alphabet::ranges());
+}
+
+// ------------------------------------------------------------------ counts
+
+TEST(HistogramTest, CountsAreTheSameWhateverTheType) {
+  std::vector<std::int32_t> values = gaussian_integers(10'001, 40.0, 3);
+  values[7] = -128;  // beyond 255 symbols
+  for (const Alphabet& alphabet :
+       {Alphabet::bytes(), Alphabet::ranges(), *Alphabet::direct(16), *Alphabet::direct(1000)}) {
+    Histogram wide(alphabet);
+    wide.add(std::span<const std::int32_t>(values));
+    Histogram half(alphabet);
+    half.add(std::span<const std::int16_t>(narrowed<std::int16_t>(values)));
+    Histogram narrow(alphabet);
+    narrow.add(std::span<const std::int8_t>(narrowed<std::int8_t>(values)));
+    Histogram single(alphabet);
+    for (const std::int32_t value : values) {
+      single.add_run(value, 1);
+    }
+    EXPECT_EQ(wide, half);
+    EXPECT_EQ(wide, narrow);
+    EXPECT_EQ(wide, single);
+    EXPECT_EQ(wide.total(), values.size());
+  }
+}
+
+TEST(HistogramTest, CountsAreHalvedBeforeTheyOverflowAndRareSymbolsStay) {
+  Histogram histogram(Alphabet::bytes());
+  histogram.add_symbol(9, 1);
+  for (int i = 0; i < 5; ++i) {
+    histogram.add_run(0, Histogram::kMaxPortion);
+  }
+  EXPECT_LE(histogram.total(), Histogram::kMaxTotal);
+  EXPECT_EQ(histogram.counts()[9], 1U);
+  EXPECT_GT(histogram.counts()[0], 1U << 30);
+}
+
+TEST(HistogramTest, MergingAddsAndEntropyIsShannons) {
+  Histogram histogram(Alphabet::bytes());
+  histogram.add_run(1, 4);
+  Histogram other(Alphabet::bytes());
+  other.add_run(-1, 4);
+  histogram.merge(other);
+  EXPECT_DOUBLE_EQ(histogram.entropy_bits(), 8.0);
+  histogram.clear();
+  EXPECT_EQ(histogram, Histogram(Alphabet::bytes()));
+}
 
 Histogram counted(const Alphabet& alphabet, const std::vector<std::int32_t>& values) {
   Histogram histogram(alphabet);
@@ -174,4 +281,5 @@ TEST(RansTablesTest, ReciprocalsDivideExactly) {
 }
 
 }  // namespace
+
 }  // namespace spillway::codec::entropy

@@ -9,8 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "codec/entropy/rans_kernels.h"
-#include "codec/entropy/rans_kernels_internal.h"
+#include "codec/entropy/rans.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/entropy/rans_kernels_highway.cc"

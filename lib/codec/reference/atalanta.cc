@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codec/reference/atalanta.h"
+#include "codec/reference/integer_coder.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
-#include "codec/entropy/bit_stream.h"
+#include "codec/entropy/alphabet.h"
 
 namespace spillway::codec::reference {
 namespace {
@@ -289,7 +289,8 @@ base::Status AtalantaCoder::decode(base::ByteView bytes, std::span<std::int32_t>
   const auto code_bytes = reader.read<std::uint32_t>();
   const base::ByteView code = reader.take(code_bytes);
   if (!reader.ok() || form != static_cast<std::uint8_t>(Form::kCoded) || used_ == 0) {
-    return {base::StatusCode::kMalformed, "bytes that the atalanta coder did not write"};
+    return {base::StatusCode::kMalformed,
+            "bytes that no atalanta encoder writes: request them again"};
   }
   RangeReader coder(code);
   entropy::BitReader raw(reader.take(reader.remaining()));
@@ -298,10 +299,9 @@ base::Status AtalantaCoder::decode(base::ByteView bytes, std::span<std::int32_t>
     value = static_cast<std::int32_t>(static_cast<std::uint32_t>(range.first) +
                                       raw.get(range.offset_bits));
   }
-  return raw.is_at_end()
-             ? base::Status()
-             : base::Status(base::StatusCode::kMalformed,
-                            "an atalanta message has another number of offsets than of values");
+  return raw.is_at_end() ? base::Status()
+                         : base::Status(base::StatusCode::kMalformed,
+                                        "an atalanta message has the wrong number of offsets");
 }
 
 }  // namespace spillway::codec::reference

@@ -7,9 +7,8 @@
 #include <map>
 #include <string>
 
-#include "codec/entropy/histogram.h"
-#include "codec/entropy/sample_integers.h"
-#include "codec/reference/atalanta.h"
+#include "codec/entropy/alphabet.h"
+#include "codec/sample_data.h"
 
 namespace spillway::codec::reference {
 namespace {

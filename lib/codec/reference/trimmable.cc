@@ -2,12 +2,17 @@
 #include "codec/reference/trimmable.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "codec/reference/bit_packing.h"
+#include "codec/kernels.h"
+#include "codec/reference/coordinates.h"
 #include "codec/reference/reference_codec.h"
-#include "codec/reference/trimmable_encodings.h"
+#include "codec/rotation.h"
 
 namespace spillway::codec::reference {
 namespace {
@@ -199,7 +204,228 @@ base::Result<std::unique_ptr<TrimmableEncoding>> make_trimmable_encoding(
     known += (known.empty() ? "" : ", ") + std::string(encoding->name());
   }
   return base::invalid_argument("no trimmable encoding is called \"" + std::string(name) +
-                                "\"; there are " + known);
+                                "\"; use one of " + known);
+}
+
+// ------------------------------------------------------------------ the four encodings
+
+namespace {
+
+constexpr double kDeviationsKept = 2.5;
+constexpr std::uint32_t kQuietBit = 0x00400000;
+constexpr std::uint32_t kHeadDomain = 0x54525351U;    // "TRSQ"
+constexpr std::uint32_t kDitherDomain = 0x54525344U;  // "TRSD"
+
+double deviation(std::span<const float> tensor) {
+  if (tensor.empty()) {
+    return 0.0;
+  }
+  const auto count = static_cast<double>(tensor.size());
+  double sum = 0.0;
+  for (const float value : tensor) {
+    if (!std::isfinite(value)) {
+      return std::numeric_limits<double>::quiet_NaN();
+    }
+    sum += value;
+  }
+  double squares = 0.0;
+  for (const float value : tensor) {
+    const double centred = value - sum / count;
+    squares += centred * centred;
+  }
+  return std::sqrt(squares / count);
+}
+
+// 0 for an empty or constant tensor, NaN if a value is not finite.
+float standard_deviation(std::span<const float> tensor) {
+  return saturated(deviation(tensor));
+}
+
+// L of sq and sd, limited to the largest float.
+float clipping_limit(std::span<const float> tensor) {
+  return saturated(kDeviationsKept * deviation(tensor));
+}
+
+// The upper 31 bits of a float, and back. A number moves towards zero by at most one unit in the
+// last place, the smallest denormal becomes zero, a NaN stays a NaN.
+std::uint32_t shortened(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  return (std::isnan(value) ? bits | kQuietBit : bits) >> 1;
+}
+
+float lengthened(std::uint32_t tail) {
+  return std::bit_cast<float>(tail << 1);
+}
+
+// P(head = 1). Without a usable limit the head has no meaning and decodes to zero or NaN.
+double head_probability(float value, float limit) {
+  if (!(limit > 0.0F)) {
+    return 0.0;
+  }
+  const double clipped = std::clamp(value, -limit, limit);
+  return 0.5 + 0.5 * (clipped / limit);
+}
+
+// The dither of a coordinate, in [-limit, limit); both ends draw the same.
+double dither(CoordinateDraws& draws, std::size_t coordinate, float limit) {
+  return (2.0 * draws.unit(coordinate) - 1.0) * limit;
+}
+
+// y = H D x / sqrt(n), in place of the zero-padded row x; returns f, or NaN if y is not finite.
+float rotate_to_unit_gain(RotationId id, unsigned log2_length, std::span<float> row) {
+  double energy = 0.0;
+  for (const float value : row) {
+    energy += static_cast<double>(value) * value;
+  }
+  rotate_row(best_kernels(), id, 0, 1, log2_length, row.data());
+  const auto normalise = static_cast<float>(1.0 / rotation_gain(log2_length, 1));
+  double absolute_sum = 0.0;
+  for (float& value : row) {
+    value *= normalise;
+    absolute_sum += std::fabs(value);
+  }
+  if (!std::isfinite(absolute_sum)) {
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  return absolute_sum > 0.0 ? static_cast<float>(energy / absolute_sum) : 0.0F;
+}
+
+float rotated_value(std::uint32_t word, PacketFate fate, float scale) {
+  if (fate == PacketFate::kTrimmed) {
+    return word != 0 ? -scale : scale;
+  }
+  return std::bit_cast<float>(word);  // a lost word is zero
+}
+
+}  // namespace
+
+TrimmableEncoding::Coded SignMagnitude::to_words(std::span<const float> tensor,
+                                                 std::uint64_t /*seed*/) const {
+  Coded coded{{}, {standard_deviation(tensor)}};
+  coded.words.reserve(tensor.size());
+  for (const float value : tensor) {
+    coded.words.push_back(std::bit_cast<std::uint32_t>(value));
+  }
+  return coded;
+}
+
+void SignMagnitude::from_words(const Received& received, std::span<const float> metadata,
+                               std::uint64_t /*seed*/, std::span<float> out) const {
+  const float sigma = metadata[0];
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint32_t word = received.words[i];
+    if (received.fates[i] == PacketFate::kTrimmed) {
+      out[i] = word != 0 ? -sigma : sigma;
+    } else {
+      out[i] = std::bit_cast<float>(word);  // a lost word is zero
+    }
+  }
+}
+
+TrimmableEncoding::Coded StochasticQuantisation::to_words(std::span<const float> tensor,
+                                                          std::uint64_t seed) const {
+  const float limit = clipping_limit(tensor);
+  Coded coded{{}, {limit}};
+  coded.words.reserve(tensor.size());
+  CoordinateDraws draws(seed, kHeadDomain);
+  for (std::size_t i = 0; i < tensor.size(); ++i) {
+    const std::uint32_t head = draws.unit(i) < head_probability(tensor[i], limit) ? 1 : 0;
+    coded.words.push_back(head << kTailBits | shortened(tensor[i]));
+  }
+  return coded;
+}
+
+void StochasticQuantisation::from_words(const Received& received, std::span<const float> metadata,
+                                        std::uint64_t /*seed*/, std::span<float> out) const {
+  const float limit = metadata[0];
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint32_t word = received.words[i];
+    if (received.fates[i] == PacketFate::kTrimmed) {
+      out[i] = word != 0 ? limit : -limit;
+    } else {
+      out[i] = lengthened(word);  // shifts the head out; a lost word is zero
+    }
+  }
+}
+
+TrimmableEncoding::Coded SubtractiveDithering::to_words(std::span<const float> tensor,
+                                                        std::uint64_t seed) const {
+  const float limit = clipping_limit(tensor);
+  Coded coded{{}, {limit}};
+  coded.words.reserve(tensor.size());
+  CoordinateDraws draws(seed, kDitherDomain);
+  for (std::size_t i = 0; i < tensor.size(); ++i) {
+    // Clipping would change no head: beyond the limit the dither never flips the sign.
+    const std::uint32_t head = tensor[i] + dither(draws, i, limit) >= 0.0 ? 1 : 0;
+    coded.words.push_back(head << kTailBits | shortened(tensor[i]));
+  }
+  return coded;
+}
+
+void SubtractiveDithering::from_words(const Received& received, std::span<const float> metadata,
+                                      std::uint64_t seed, std::span<float> out) const {
+  const float limit = metadata[0];
+  CoordinateDraws draws(seed, kDitherDomain);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint32_t word = received.words[i];
+    if (received.fates[i] == PacketFate::kTrimmed) {
+      const double level = word != 0 ? limit : -limit;
+      out[i] = saturated(level - dither(draws, i, limit));
+    } else {
+      out[i] = lengthened(word);  // shifts the head out; a lost word is zero
+    }
+  }
+}
+
+std::size_t RotatedSign::word_count(std::size_t count) const {
+  return padded_length(reference_rows(count));
+}
+
+std::size_t RotatedSign::metadata_count(std::size_t count) const {
+  return reference_rows(count).row_count();
+}
+
+TrimmableEncoding::Coded RotatedSign::to_words(std::span<const float> tensor,
+                                               std::uint64_t seed) const {
+  const RowLayout rows = reference_rows(tensor.size());
+  Coded coded;
+  coded.words.reserve(padded_length(rows));
+  std::vector<float> scratch;
+  for (std::size_t i = 0; i < rows.row_count(); ++i) {
+    const Row row = rows.row(i);
+    scratch.assign(row.length(), 0.0F);
+    std::copy_n(tensor.begin() + static_cast<std::ptrdiff_t>(row.offset), row.values,
+                scratch.begin());
+    const RotationId id = {seed, static_cast<std::uint32_t>(i)};
+    coded.metadata.push_back(rotate_to_unit_gain(id, row.log2_length, scratch));
+    for (const float value : scratch) {
+      coded.words.push_back(std::bit_cast<std::uint32_t>(value));
+    }
+  }
+  return coded;
+}
+
+void RotatedSign::from_words(const Received& received, std::span<const float> metadata,
+                             std::uint64_t seed, std::span<float> out) const {
+  const RowLayout rows = reference_rows(out.size());
+  std::vector<float> scratch;
+  for (std::size_t i = 0; i < rows.row_count(); ++i) {
+    const Row row = rows.row(i);
+    const auto target = out.subspan(row.offset, row.values);
+    if (std::isnan(metadata[i])) {
+      std::fill(target.begin(), target.end(), metadata[i]);
+      continue;
+    }
+    scratch.resize(row.length());
+    for (std::size_t k = 0; k < scratch.size(); ++k) {
+      const std::size_t word =
+          row.offset + k;  // full rows come first, so words and values have the same index
+      scratch[k] = rotated_value(received.words[word], received.fates[word], metadata[i]);
+    }
+    const RotationId id = {seed, static_cast<std::uint32_t>(i)};
+    unrotate_row(best_kernels(), id, 1, row.log2_length, 1.0F, scratch.data());
+    std::copy_n(scratch.begin(), target.size(), target.begin());
+  }
 }
 
 }  // namespace spillway::codec::reference

@@ -6,10 +6,62 @@
 #include <utility>
 
 #include "base/check.h"
-#include "codec/sketch/peeling.h"
-#include "codec/sketch/support_code.h"
+#include "codec/sketch/count_sketch.h"
+#include "codec/sketch/support.h"
 
 namespace spillway::codec::sketch {
+
+// ------------------------------------------------------------------ prediction
+
+namespace {
+
+// Counters of 64 indices, one bit of each per word: up where `up` is set, down elsewhere.
+void count_word(std::uint64_t up, std::uint64_t& upper, std::uint64_t& lower) {
+  const std::uint64_t raised_upper = upper | lower;
+  const std::uint64_t raised_lower = upper | ~lower;
+  const std::uint64_t lowered_upper = upper & lower;
+  const std::uint64_t lowered_lower = upper & ~lower;
+  upper = (up & raised_upper) | (~up & lowered_upper);
+  lower = (up & raised_lower) | (~up & lowered_lower);
+}
+
+std::uint64_t fold(std::uint64_t hash, const Support& support) {
+  for (const std::uint64_t word : support.words()) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+}  // namespace
+
+SupportPredictor::SupportPredictor(std::size_t length, PredictionRule rule)
+    : rule_(rule),
+      predicted_(Support::all(length)),
+      lower_(rule == PredictionRule::kCounter ? length : 0) {}
+
+void SupportPredictor::advance(const Support& nonzero) {
+  SPILLWAY_CHECK(nonzero.length() == predicted_.length());
+  if (rule_ == PredictionRule::kLast) {
+    predicted_ = nonzero;
+    return;
+  }
+  for (std::size_t word = 0; word < nonzero.words().size(); ++word) {
+    count_word(nonzero.words()[word], predicted_.words()[word], lower_.words()[word]);
+  }
+}
+
+void SupportPredictor::reset() {
+  predicted_ = Support::all(predicted_.length());
+  lower_ = Support(lower_.length());
+}
+
+std::uint64_t SupportPredictor::fingerprint() const {
+  return fold(fold(predicted_.length(), predicted_), lower_);
+}
+
+// ------------------------------------------------------------------ one step
+
 namespace {
 
 constexpr unsigned kLeastCellsPercent = 130;
@@ -20,14 +72,14 @@ constexpr std::size_t kLeastMisses = 16;
 base::Status check_options(std::size_t length, const SparseOptions& options) {
   if (length > kMaxSupportLength) {
     return {base::StatusCode::kLimitExceeded,
-            "sketch: tensors have up to 2^32 values, not " + std::to_string(length) + "; cut it"};
+            "sketch: a tensor has up to 2^32 values, not " + std::to_string(length) + ": split it"};
   }
   if (options.contributors == 0 || options.cells_percent < kLeastCellsPercent ||
       options.cells_percent > kMostPercent || options.headroom_percent < 100 ||
       options.headroom_percent > kMostPercent || options.most_numbers_percent > 100) {
     return base::invalid_argument(
-        "sketch: it takes a contributor or more, 130 to 1000 cells per hundred keys, 100 to 1000 "
-        "per cent of head-room and up to 100 per cent of numbers");
+        "sketch: options need one contributor or more, 130 to 1000 cells per hundred keys, 100 to "
+        "1000 per cent of headroom and up to 100 per cent of numbers");
   }
   return {};
 }
@@ -104,13 +156,13 @@ base::Result<SparsePart> SparseCode::encode(std::span<const std::int32_t> values
                                             std::uint64_t seed) const {
   if (values.size() != plan_.predicted.length()) {
     return base::invalid_argument("sketch: " + std::to_string(values.size()) +
-                                  " values where the code was made for " +
+                                  " values, but the code was made for " +
                                   std::to_string(plan_.predicted.length()));
   }
   const std::int32_t limit = largest_number(options_.contributors);
   if (!all_within(values, limit)) {
-    return base::invalid_argument("sketch: a value is beyond " + std::to_string(limit) +
-                                  ", so sums of all ranks might not fit 32 bits; scale it down");
+    return base::invalid_argument("sketch: a value exceeds " + std::to_string(limit) +
+                                  ", so sums of all ranks might not fit 32 bits: scale it down");
   }
   SparsePart part{std::vector<std::int32_t>(numbers()),
                   Support::of_nonzero(values).without(plan_.predicted)};
@@ -130,8 +182,8 @@ base::Result<SparseSum> SparseCode::decode(const SparsePart& sum, std::uint64_t 
   const std::size_t length = plan_.predicted.length();
   if (!is_of_this_step(sum) || (erased.length() != 0 && erased.length() != numbers())) {
     return base::Status{base::StatusCode::kMismatch,
-                        "sketch: a sum of another step; ranks differ in their predictions, so "
-                        "start these again"};
+                        "sketch: the sum belongs to another step, because ranks differ in their "
+                        "predictions: reset them at all ranks"};
   }
   const std::span<const std::int32_t> all(sum.numbers);
   SparseSum found{std::vector<std::int32_t>(length), Support(length), sum.misses.count()};

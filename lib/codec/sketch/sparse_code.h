@@ -3,13 +3,13 @@
 // Sums of mostly-zero integer gradients, without sending the zeros and without first asking where
 // they are (after OSCAR-SW, HPCA'26, as far as its abstract tells).
 //
-// All ranks predict the same support from the last sum (support_predictor.h). Each rank then sends
+// All ranks predict the same support from the last sum (SupportPredictor). Each rank then sends
 // a part:
 //
 //   numbers   the values inside the prediction, followed by the cells of a count sketch of the
 //             misses, the non-zero values outside it. Any all-reduce of 32-bit integers adds parts
 //             up; cells may wrap, values of the sum must not (count_sketch.h)
-//   misses    the indices of the misses, or'ed over all ranks; as bytes by support_code.h
+//   misses    the indices of the misses, or'ed over all ranks; as bytes by encode_support()
 //
 // The sum of parts decodes exactly: predicted values directly, misses by peeling. The sketch has
 // room for `headroom_percent` of the last step's misses. SparseSum::unrecovered names the indices
@@ -35,9 +35,40 @@
 #include "base/status.h"
 #include "codec/sketch/count_sketch.h"
 #include "codec/sketch/support.h"
-#include "codec/sketch/support_predictor.h"
 
 namespace spillway::codec::sketch {
+
+// ------------------------------------------------------------------ prediction
+
+// Predicts the non-zero values of the next reduced gradient from the last ones. All ranks hold the
+// same sums, so they predict the same without a message.
+//
+//   kLast      indices where the last sum was not zero
+//   kCounter   a counter from 0 to 3 per index goes up if the sum was not zero there, else down;
+//              from 2 on it predicts non-zero. A single step does not change a settled prediction
+//
+// At the start everything is predicted: the first step goes densely and shows where values are.
+enum class PredictionRule : std::uint8_t { kLast, kCounter };
+
+// Ranks advance only with a sum that all of them hold. fingerprint() detects ranks that differ;
+// then all must reset().
+class SupportPredictor {
+ public:
+  SupportPredictor(std::size_t length, PredictionRule rule);
+
+  const Support& predicted() const { return predicted_; }
+  // Learns the non-zero indices of the last sum.
+  void advance(const Support& nonzero);
+  void reset();
+  std::uint64_t fingerprint() const;
+
+ private:
+  PredictionRule rule_;
+  Support predicted_;  // the counters' upper bits
+  Support lower_;      // the counters' lower bits; empty for kLast
+};
+
+// ------------------------------------------------------------------ one step
 
 struct SparseOptions {
   unsigned contributors = 1;  // ranks; each value is at most largest_number(contributors)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank does in an operation, as data: messages to send and to receive, sums to form, and
+// One rank's part of an operation, as data: messages to send and to receive, sums to form, and
 // which of them has to wait for which. An algorithm is a function that writes such a plan; PlanRun
 // carries out any of them.
 //
@@ -9,10 +9,10 @@
 // buffers and the plan's scratch. A message is named by (peer, phase, part), which is unique among
 // a rank's messages to a peer, and among those from it.
 //
-// Messages of one kind, peer and phase are a lane, and a lane has a window: its message n waits for
+// Messages of one kind, peer and phase are a flow, and a flow has a window: its message n waits for
 // its message n - W to be done. So the messages under way at one time are bounded however large the
 // operation is (Plan::max_messages). No cycle of waiting can form: an algorithm adds the messages
-// of all lanes in one order that all ranks share (piece by piece). Every step waits only for steps
+// of all flows in one order that all ranks share (piece by piece). Every step waits only for steps
 // of the same piece or of earlier ones, and within a piece the algorithm decides what waits for
 // what. So the first piece that is not done anywhere can go on everywhere.
 //
@@ -58,8 +58,8 @@ struct Step {
     kReceive,
     kReduce,
     kCopy,
-    kBring,     // a device's input, to the host (plan_device.h)
-    kTakeBack,  // the output, to the device
+    kCopyToHost,    // a device's input, to the host (plan_run.h)
+    kCopyToDevice,  // the output, to the device
   };
   Kind kind = Kind::kSend;
   wire::Phase phase = wire::Phase::kReduce;  // messages only
@@ -104,7 +104,7 @@ inline constexpr StepId kNoStep = UINT32_MAX;
 
 class PlanBuilder {
  public:
-  // `window`: messages of a lane at one time, at least 1.
+  // `window`: messages of a flow at one time, at least 1.
   explicit PlanBuilder(std::size_t window) : window_(window) {}
 
   StepId send(std::uint16_t to, wire::Phase phase, std::size_t part, const Span& span,
@@ -131,14 +131,33 @@ class PlanBuilder {
   StepId add(const Step& step, std::span<const StepId> after);
   StepId add_message(const Step& step, std::span<const StepId> after);
 
-  struct Lane {
+  struct Flow {
     std::size_t messages = 0;
     std::vector<StepId> latest;  // a ring of `window` steps
   };
   std::size_t window_;
   Plan plan_;
   std::vector<Edge> edges_;
-  std::map<std::uint64_t, Lane> lanes_;
+  std::map<std::uint64_t, Flow> flows_;
 };
+
+// The plan for a tensor in a device's memory: the same steps, on memory of the host, plus steps
+// that copy. Input is brought to the host before the first step that reads it, in the order in
+// which the plan reads; output is taken back after the last steps that write it. So the first
+// messages leave while the rest of the tensor is still copied, and what has come is copied while
+// the rest is under way. One copy covers several pieces, because it costs the host about as much as
+// a message of one.
+//
+// Where input and output are one memory, what is taken back has been brought before: nothing is
+// written to a place before all ranks' parts of it were read.
+//
+// Pure; any thread.
+
+// `bytes`: of the input; `copy_bytes`: most bytes of one copy.
+Plan on_device(const Plan& plan, std::size_t bytes, std::size_t copy_bytes);
+
+// Copy size for a tensor of so many bytes: many copies that overlap with the rest, each worth its
+// costs.
+std::size_t copy_bytes_of(std::size_t bytes);
 
 }  // namespace spillway::collective

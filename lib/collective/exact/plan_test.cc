@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "collective/exact/plan_device.h"
+#include "collective/exact/plan.h"
 #include "collective/exact/planner.h"
 #include "collective/reduction.h"
 
@@ -267,10 +267,10 @@ class World {
                step.span.bytes / element_size(operation_.type), at, 0);
         break;
       }
-      case Step::Kind::kBring:
+      case Step::Kind::kCopyToHost:
         copy(at, state.on_device.data() + step.span.offset, step.span.bytes);
         break;
-      case Step::Kind::kTakeBack:
+      case Step::Kind::kCopyToDevice:
         copy(state.taken_back().data() + step.span.offset, at, step.span.bytes);
         break;
       case Step::Kind::kCopy:
@@ -584,10 +584,10 @@ TEST(Planner, TwoLevelsLeaveTheSumAtEveryRank) {
       for (const bool is_buffered : {true, false}) {
         Operation operation;
         operation.type = DataType::kInt32;
-        operation.algorithm = Algorithm::kLevels;
+        operation.algorithm = Algorithm::kHierarchical;
         operation.count = count;
         World world(operation, ranks, options, count % 2 == 0, count + ranks);
-        ASSERT_EQ(world.plan(0).algorithm, Algorithm::kLevels);
+        ASSERT_EQ(world.plan(0).algorithm, Algorithm::kHierarchical);
         ASSERT_TRUE(is_buffered ? world.run() : world.run_without_buffers())
             << ranks << " ranks, " << rack << " in a rack, count " << count;
         for (unsigned rank = 0; rank < ranks; ++rank) {
@@ -603,21 +603,21 @@ TEST(Planner, TwoLevelsSaveTheUplinks) {
   Operation operation;
   operation.count = 1'000'000;
   std::map<Algorithm, std::size_t> between;  // bytes that rank 0 sends to the other rack
-  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kLevels}) {
+  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kHierarchical}) {
     operation.algorithm = algorithm;
     for (const Step& step : make_plan(operation, {0, 4}, {.rack_ranks = 2}).steps) {
       between[algorithm] += step.kind == Step::Kind::kSend && step.peer > 1 ? step.span.bytes : 0;
     }
   }
   EXPECT_EQ(between[Algorithm::kDirect], operation.bytes());
-  EXPECT_EQ(between[Algorithm::kLevels], operation.bytes() / 2);
+  EXPECT_EQ(between[Algorithm::kHierarchical], operation.bytes() / 2);
 }
 
 // A shard has 40,000 pieces for each of two racks unless they are longer.
 TEST(Planner, PiecesOfTwoLevelsCanBeNumbered) {
   Operation operation;
   operation.count = std::size_t{4} * 40'000;
-  operation.algorithm = Algorithm::kLevels;
+  operation.algorithm = Algorithm::kHierarchical;
   const PlanOptions options{.piece_bytes = 4, .most_pieces = 40'000, .rack_ranks = 2};
   std::size_t last = 0;
   for (const Step& step : make_plan(operation, {0, 4}, options).steps) {
@@ -629,16 +629,16 @@ TEST(Planner, PiecesOfTwoLevelsCanBeNumbered) {
 TEST(Planner, RacksCountWhereTheyAreKnownAndAlike) {
   Operation operation;
   operation.count = 1'000'000;
-  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kLevels);
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kHierarchical);
   EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 3}), Algorithm::kDirect);
   EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 8}), Algorithm::kDirect);
   operation.count = 1000;
   EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kDirect);
-  operation.algorithm = Algorithm::kLevels;
-  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kLevels);
+  operation.algorithm = Algorithm::kHierarchical;
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kHierarchical);
   EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kDirect);
   operation.kind = Kind::kBroadcast;
-  EXPECT_NE(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kLevels);
+  EXPECT_NE(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kHierarchical);
 }
 
 TEST(Planner, AlgorithmFollowsSizeAndWorldUnlessTheCallerSays) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "collective/exact/algorithms.h"
 #include "collective/exact/plan.h"
 
 namespace spillway::collective {
@@ -30,7 +29,7 @@ Algorithm automatic(const Operation& operation, const Group& group, const PlanOp
   switch (operation.kind) {
     case Kind::kAllReduce:
       if (has_racks(group, options) && bytes >= kLargeTensor) {
-        return Algorithm::kLevels;
+        return Algorithm::kHierarchical;
       }
       if (group.world > kTreeWorld && bytes / group.world < kSmallShard) {
         return Algorithm::kTree;
@@ -55,7 +54,7 @@ bool has_algorithm(const Operation& operation, const Group& group, const PlanOpt
   if (algorithm == Algorithm::kServers) {
     return false;  // decided by the group, not by the caller
   }
-  if (algorithm == Algorithm::kLevels) {
+  if (algorithm == Algorithm::kHierarchical) {
     return operation.kind == Kind::kAllReduce && has_racks(group, options);
   }
   switch (operation.kind) {
@@ -76,10 +75,10 @@ bool has_algorithm(const Operation& operation, const Group& group, const PlanOpt
 Plan plan_reduction(const PlanTask& task, Algorithm algorithm) {
   switch (task.operation.kind) {
     case Kind::kAllReduce:
-      return algorithm == Algorithm::kRing     ? plan_ring_all_reduce(task)
-             : algorithm == Algorithm::kTree   ? plan_tree_all_reduce(task)
-             : algorithm == Algorithm::kLevels ? plan_levels_all_reduce(task)
-                                               : plan_direct_all_reduce(task);
+      return algorithm == Algorithm::kRing           ? plan_ring_all_reduce(task)
+             : algorithm == Algorithm::kTree         ? plan_tree_all_reduce(task)
+             : algorithm == Algorithm::kHierarchical ? plan_hierarchical_all_reduce(task)
+                                                     : plan_direct_all_reduce(task);
     case Kind::kReduceScatter:
       return algorithm == Algorithm::kRing ? plan_ring_reduce_scatter(task)
                                            : plan_direct_reduce_scatter(task);

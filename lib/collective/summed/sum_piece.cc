@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/summed/sum_piece.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "codec/block_code.h"
 #include "codec/kernels.h"
-#include "codec/level_decoder.h"
-#include "codec/shared_scale.h"
+#include "codec/lanes.h"
+#include "codec/level_code.h"
 #include "collective/reduction.h"
-#include "collective/tolerant/own_values.h"
+#include "transport/message.h"
 
 namespace spillway::collective {
+
 namespace {
 
 std::variant<codec::LevelCode, codec::BlockCode> code_of(const Operation& operation,
                                                          const Group& group) {
-  if (operation.tolerance->code == SumCode::kBlocks) {
+  if (operation.tolerance->codec == Codec::kBlocks) {
     return codec::BlockCode::for_contributors(group.workers());
   }
   return codec::choose_level_code(operation.tolerance->precision, group.workers());
@@ -60,7 +64,8 @@ DeviceLevels SumPiece::on_device() const {
 base::Status SumPiece::measure() {
   rotated_.resize(rows_.row_count());
   if (DeviceTensor* const device = coder_.operation.device.get()) {
-    const base::Status status = device->measure(on_device(), coder_.owed(place_.extent), rotated_);
+    const base::Status status =
+        device->measure(on_device(), coder_.residual_at(place_.extent), rotated_);
     std::transform(rotated_.begin(), rotated_.end(), measures_.begin(),
                    [](const codec::RotatedRow& row) { return row.measure; });
     return status;
@@ -106,8 +111,8 @@ base::Status SumPiece::encode_on_device() {
   }
   words_ = {memory_.get(), chunks * codec::kChunkWords};
   ranks_.resize(chunks);
-  const base::Status status =
-      device.round(on_device(), coder_.owed(place_.extent), rotated_, scales_, words_, clipped_);
+  const base::Status status = device.round(on_device(), coder_.residual_at(place_.extent), rotated_,
+                                           scales_, words_, clipped_);
   if (coder_.has_residual()) {
     std::copy(words_.begin(), words_.end(), own_words_.get());
   }
@@ -223,7 +228,7 @@ base::Status SumPiece::decode_on_device(std::span<const float> shared) {
                                                       .contributors = contributors,
                                                       .scales = scales,
                                                       .makes_up = false},
-                                                     not_finite, coder_.owed(place_.extent));
+                                                     not_finite, coder_.residual_at(place_.extent));
     own_words_.reset();
     if (!status.ok()) {
       return status;
@@ -292,6 +297,71 @@ unsigned SumPiece::fewest_contributors() const {
     fewest = std::min(fewest, ranks.size());
   }
   return ranks_.empty() ? 0 : fewest;
+}
+
+std::uint32_t largest_number(const Operation& operation, const Group& group) {
+  const unsigned contributors = group.workers();
+  return operation.tolerance->codec == Codec::kBlocks
+             ? codec::BlockCode::for_contributors(contributors).largest()
+             : codec::choose_level_code(operation.tolerance->precision, contributors).range;
+}
+
+base::Result<SumLayout> SumLayout::make(const Operation& operation, const Group& group,
+                                        std::size_t piece_bytes, std::uint16_t rack_ranks) {
+  const base::Result<codec::LaneLayout> lanes =
+      codec::LaneLayout::make(group.workers(), largest_number(operation, group));
+  if (!lanes.ok()) {
+    return lanes.status();
+  }
+  SumLayout layout{group, rack_ranks, *lanes, {}};
+  const std::uint16_t owners = group.servers > 0 ? group.servers : group.world;
+  const std::uint16_t first = group.servers > 0 ? group.workers() : std::uint16_t{0};
+  const std::size_t most = std::max<std::size_t>(piece_bytes / sizeof(float), 1);
+  for (std::uint16_t shard = 0; shard < owners; ++shard) {
+    const Extent extent = shard_of(operation.count, owners, shard);
+    for (std::size_t piece = 0; piece < piece_count(extent.count, most); ++piece) {
+      layout.places.push_back(
+          {piece_of(extent, most, piece), static_cast<std::uint16_t>(first + shard)});
+    }
+  }
+  for (const SumPlace& place : layout.places) {
+    if (layout.chunks_of(place) > transport::kMaxChunks) {
+      return base::invalid_argument(
+          fmt::format("{}: a piece of {} elements has more than {} chunks; use smaller pieces",
+                      describe(operation), place.extent.count, transport::kMaxChunks));
+    }
+  }
+  return layout;
+}
+
+wire::RankSet SumLayout::contributors_to(const SumPlace& place) const {
+  wire::RankSet ranks = wire::RankSet::below(group.workers());
+  ranks.erase(place.owner);
+  return ranks;
+}
+
+std::array<std::uint8_t, SPILLWAY_SUM_LEVELS> SumLayout::need_of(const SumPlace& place,
+                                                                 std::uint16_t rank) const {
+  const wire::RankSet all = contributors_to(place);
+  if (rack_ranks == 0 || rack_ranks >= group.workers()) {
+    return {static_cast<std::uint8_t>(all.size()), 0};
+  }
+  std::uint8_t in_rack = 0;
+  std::uint8_t beyond_owner = 0;
+  all.for_each([&](std::uint16_t other) {
+    in_rack += other / rack_ranks == rank / rack_ranks ? 1 : 0;
+    beyond_owner += other / rack_ranks != place.owner / rack_ranks ? 1 : 0;
+  });
+  return {in_rack, beyond_owner};
+}
+
+std::size_t SumLayout::coordinates_of(const SumPlace& place) {
+  const codec::RowLayout rows = rows_of(place);
+  if (rows.row_count() == 0) {
+    return 0;
+  }
+  const codec::Row last = rows.row(rows.row_count() - 1);
+  return last.offset + last.length();
 }
 
 }  // namespace spillway::collective

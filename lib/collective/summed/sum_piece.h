@@ -15,19 +15,69 @@
 // extent of the caller's memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "codec/block_code.h"
+#include "codec/lanes.h"
 #include "codec/level_code.h"
-#include "codec/level_encoder.h"
+#include "codec/row_codec.h"
 #include "collective/device_tensor.h"
-#include "collective/summed/sum_layout.h"
+#include "collective/operation.h"
+#include "collective/shards.h"
+#include "wire/sum_datagram.h"
 
 namespace spillway::collective {
+
+// How an all-reduce by sums divides its tensor: a shard per owner, pieces per shard, a sum per
+// piece (transport/message.h). A piece is cut into rows, and their coordinates fill the lanes of
+// chunks one after another. Owners are the group's parameter servers or, without these, all ranks.
+//
+// A pure value; every rank computes the same.
+
+static_assert(codec::kChunkWords == SPILLWAY_SUM_WORDS);
+
+// Rows fit the first-level cache, and add only one scale to so many values.
+inline constexpr unsigned kSumRowLog2 = 13;
+
+struct SumPlace {
+  Extent extent;  // of the tensor
+  std::uint16_t owner = 0;
+};
+
+struct SumLayout {
+  // `rack_ranks`: ranks that are numbered side by side behind one switch; 0: unknown.
+  static base::Result<SumLayout> make(const Operation& operation, const Group& group,
+                                      std::size_t piece_bytes, std::uint16_t rack_ranks);
+
+  // Ranks whose parts are in a piece's sum, besides its owner's.
+  wire::RankSet contributors_to(const SumPlace& place) const;
+  // How many parts make a switch's sum whole (wire/sum_packet.h), as this rank's packets say.
+  std::array<std::uint8_t, SPILLWAY_SUM_LEVELS> need_of(const SumPlace& place,
+                                                        std::uint16_t rank) const;
+  static codec::RowLayout rows_of(const SumPlace& place) {
+    return {place.extent.count, kSumRowLog2};
+  }
+  // Coordinates of all rows, padding included.
+  static std::size_t coordinates_of(const SumPlace& place);
+  std::size_t chunks_of(const SumPlace& place) const {
+    return lanes.chunks_for(coordinates_of(place));
+  }
+
+  Group group;
+  std::uint16_t rack_ranks = 0;
+  codec::LaneLayout lanes;
+  std::vector<SumPlace> places;
+};
+
+// The largest number that one rank contributes to a lane.
+std::uint32_t largest_number(const Operation& operation, const Group& group);
 
 // Shared by the pieces of a run.
 struct SumCoder {
@@ -41,7 +91,7 @@ struct SumCoder {
 
   bool has_residual() const { return !residual.empty(); }
   // The extent's part of the residual, which may be in a device's memory; null without one.
-  float* owed(const Extent& extent) const {
+  float* residual_at(const Extent& extent) const {
     return residual.empty() ? nullptr : residual.data() + extent.first;
   }
   // Factor for the mean of the contributors.
@@ -112,6 +162,48 @@ class SumPiece {
   std::shared_ptr<std::uint64_t[]> own_words_;  // with error feedback
   std::vector<wire::RankSet> ranks_;
   std::size_t clipped_ = 0;
+};
+
+// The scales of tensors that recur: what the ranks measured together last time, by piece and row.
+// An operation may code with scales predicted from it and so save a round trip. All ranks do, or
+// none: which operation was the last of a tensor follows from the order of calls, and one whose
+// measures are not all there yet is waited for.
+//
+// Bounded: kMaxTensors; the one with the lowest name is forgotten first, at all ranks alike. One
+// thread.
+
+struct TensorScales {
+  std::vector<std::vector<float>> largest;  // by piece and row
+  std::size_t known = 0;                    // pieces
+
+  bool is_complete() const { return known == largest.size(); }
+};
+
+class ScaleCache {
+ public:
+  // The measures of the tensor's last operation, or null; and room for this one's.
+  struct Entry {
+    std::shared_ptr<const TensorScales> last;
+    std::shared_ptr<TensorScales> own;
+  };
+  // `tensor` 0 means no name: nothing is kept.
+  Entry next(std::uint64_t tensor) {
+    Entry entry{nullptr, std::make_shared<TensorScales>()};
+    if (tensor == 0) {
+      return entry;
+    }
+    if (scales_.size() >= kMaxTensors && !scales_.contains(tensor)) {
+      scales_.erase(scales_.begin());
+    }
+    std::shared_ptr<TensorScales>& kept = scales_[tensor];
+    entry.last = kept;
+    kept = entry.own;
+    return entry;
+  }
+
+ private:
+  static constexpr std::size_t kMaxTensors = 65'536;
+  std::map<std::uint64_t, std::shared_ptr<TensorScales>> scales_;
 };
 
 }  // namespace spillway::collective

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "codec/shared_scale.h"
+#include "codec/lanes.h"
 #include "packetize/packet_plan.h"
 
 namespace spillway::collective {
@@ -28,7 +28,7 @@ std::span<std::uint8_t> bytes_of(std::span<float> values) {
 
 SummedRun::SummedRun(const Operation& operation_, std::uint64_t key, SumLayout layout,
                      const RunConfig& config, std::span<float> residual,
-                     const ScaleBook::Entry& scales)
+                     const ScaleCache::Entry& scales)
     : OperationRun(operation_, key, config),
       layout_(std::move(layout)),
       coder_(operation(), layout_, residual),
@@ -273,7 +273,7 @@ base::Status SummedRun::on_summed(const transport::SumReport& report, RunContext
     piece.is_open = false;
     --open_sums_;
     report_.packets_sent += report.sent;
-    report_.packets_repeated += report.repeated;
+    report_.packets_repeated += report.retransmitted;
     report_.wire_bytes_sent += report.sent * SPILLWAY_SUM_PACKET;
   }
   if (is_formed && piece.stage != PieceStage::kDone) {

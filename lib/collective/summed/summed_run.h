@@ -4,7 +4,7 @@
 //
 //   measure ─► measures to the owner, the largest back ─► encode ─► sum ─► decode
 //
-// where `sum` is the transport's (transport/sum.h): parts go to the owner, added up by switches
+// where `sum` is the transport's (transport/message.h): parts go to the owner, added up by switches
 // that can or by the owner itself, and results come back. All ranks decode the same numbers, so all
 // end with the same bits, with switches or without.
 //
@@ -25,7 +25,6 @@
 #include <vector>
 
 #include "collective/operation_run.h"
-#include "collective/summed/scale_book.h"
 #include "collective/summed/sum_piece.h"
 
 namespace spillway::collective {
@@ -45,7 +44,7 @@ class SummedRun final : public OperationRun {
  public:
   // The config outlives the run. `residual`: of the tensor, for error feedback; or empty.
   SummedRun(const Operation& operation, std::uint64_t key, SumLayout layout,
-            const RunConfig& config, std::span<float> residual, const ScaleBook::Entry& scales);
+            const RunConfig& config, std::span<float> residual, const ScaleCache::Entry& scales);
 
   base::Status start(RunContext& context) override;
   base::Status on_received(const transport::ReceiveReport& report, RunContext& context) override;
@@ -123,7 +122,7 @@ class SummedRun final : public OperationRun {
 
   SumLayout layout_;
   SumCoder coder_;
-  ScaleBook::Entry scales_;
+  ScaleCache::Entry scales_;
   std::deque<Piece> pieces_;
   std::deque<PieceJob> jobs_;
   std::uint32_t jobs_out_ = 0;

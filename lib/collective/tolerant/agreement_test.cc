@@ -70,27 +70,30 @@ class Assembly {
    public:
     Port(Assembly& assembly, std::uint16_t rank) : assembly_(assembly), rank_(rank) {}
 
-    void send_ready(std::uint16_t to, Chair chair, const Readiness& readiness) override {
-      note_once("READY", to, chair);
-      assembly_.waiting_.push_back({rank_, to, [this, to, chair, readiness] {
-                                      assembly_.members_[to]->on_ready(rank_, chair, readiness);
+    void send_ready(std::uint16_t to, Coordinator coordinator,
+                    const Readiness& readiness) override {
+      note_once("READY", to, coordinator);
+      assembly_.waiting_.push_back({rank_, to, [this, to, coordinator, readiness] {
+                                      assembly_.members_[to]->on_ready(rank_, coordinator,
+                                                                       readiness);
                                     }});
     }
-    void send_proposal(std::uint16_t to, Chair chair, const ShardSet& shards) override {
-      note_once("PROPOSAL", to, chair);
+    void send_proposal(std::uint16_t to, Coordinator coordinator, const ShardSet& shards) override {
+      note_once("PROPOSAL", to, coordinator);
       assembly_.waiting_.push_back(
-          {rank_, to, [this, to, chair, shards] {
-             const bool refused = chair == Chair::kFirst && assembly_.refuses_[to];
+          {rank_, to, [this, to, coordinator, shards] {
+             const bool refused = coordinator == Coordinator::kFirst && assembly_.refuses_[to];
              if (!refused) {
-               assembly_.members_[to]->on_proposal(chair, shards);
+               assembly_.members_[to]->on_proposal(coordinator, shards);
              }
              // The answer takes its time too.
-             assembly_.waiting_.push_back(
-                 {to, rank_, [this, chair, refused] { owner->on_answer(chair, !refused); }});
+             assembly_.waiting_.push_back({to, rank_, [this, coordinator, refused] {
+                                             owner->on_response(coordinator, !refused);
+                                           }});
            }});
     }
-    void send_commit(std::uint16_t to, Chair chair, const ShardSet& shards) override {
-      note_once("COMMIT", to, chair);
+    void send_commit(std::uint16_t to, Coordinator coordinator, const ShardSet& shards) override {
+      note_once("COMMIT", to, coordinator);
       assembly_.waiting_.push_back(
           {rank_, to, [this, to, shards] { assembly_.members_[to]->on_commit(shards); }});
     }
@@ -100,13 +103,13 @@ class Assembly {
 
    private:
     // A note is one message, so it is sent only once.
-    void note_once(const char* what, std::uint16_t to, Chair chair) {
-      EXPECT_TRUE(notes_.emplace(what, to, chair).second) << what << " twice to rank " << to;
+    void note_once(const char* what, std::uint16_t to, Coordinator coordinator) {
+      EXPECT_TRUE(notes_.emplace(what, to, coordinator).second) << what << " twice to rank " << to;
     }
 
     Assembly& assembly_;
     std::uint16_t rank_;
-    std::set<std::tuple<std::string, std::uint16_t, Chair>> notes_;
+    std::set<std::tuple<std::string, std::uint16_t, Coordinator>> notes_;
   };
 
   std::uint16_t world_;
@@ -140,7 +143,7 @@ TEST(Agreement, ALateOwnersShardIsLeftOutOnceEnoughAreReady) {
   while (assembly.deliver_one(random, paused)) {
   }
   EXPECT_FALSE(assembly.member(1).decision());  // nobody's patience is over
-  assembly.member(0).on_patience_over();
+  assembly.member(0).on_wait_over();
   while (assembly.deliver_one(random, paused)) {
   }
   for (const std::uint16_t rank : {0, 1, 2}) {
@@ -171,7 +174,7 @@ TEST(Agreement, ALateChairStopsNobody) {
     settle();
     for (std::uint16_t rank = 0; rank < 4; ++rank) {
       if (rank != late) {
-        assembly.member(rank).on_patience_over();
+        assembly.member(rank).on_wait_over();
       }
     }
     settle();
@@ -194,7 +197,7 @@ TEST(Agreement, NobodyIsLeftBehindWhileTooFewAreReady) {
   base::RandomSequence random(1);
   assembly.member(0).on_own_ready(assembly.all_but({2, 3}));
   assembly.member(1).on_own_ready(assembly.all_but({2, 3}));
-  assembly.member(0).on_patience_over();
+  assembly.member(0).on_wait_over();
   while (assembly.deliver_one(random, std::vector<bool>(4))) {
   }
   EXPECT_FALSE(assembly.member(0).decision());
@@ -226,7 +229,7 @@ TEST(Agreement, HoldsWhateverIsLate) {
           break;
         case 2:
           if (!paused[rank]) {
-            assembly.member(rank).on_patience_over();
+            assembly.member(rank).on_wait_over();
           }
           break;
         case 3:
@@ -257,7 +260,7 @@ TEST(Agreement, HoldsWhateverIsLate) {
       while (assembly.deliver_one(random, paused)) {
       }
       for (std::uint16_t rank = 0; rank < world; ++rank) {
-        assembly.member(rank).on_patience_over();
+        assembly.member(rank).on_wait_over();
         assembly.member(rank).on_first_late();
       }
     }

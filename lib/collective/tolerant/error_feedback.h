@@ -4,7 +4,7 @@
 // next contribution. Whenever no operation of the tensor is under way, its residual is exactly
 // that: inputs so far are what sums have used plus the residual, to float rounding.
 //
-//   own_and_owed()          input plus residual: what this rank contributes
+//   own_plus_residual()          input plus residual: what this rank contributes
 //   keep()                  it was encoded, or is in the owner's own sum: the residual is all of it
 //                           or nothing, until more is known
 //   settle_contribution()   the owner's receipt came: subtracts the estimate that is in the sum
@@ -24,7 +24,7 @@
 namespace spillway::collective {
 
 // This rank's input for the piece, plus the residual if error feedback is on.
-std::vector<float> own_and_owed(const PieceContext& context, const PieceState& piece);
+std::vector<float> own_plus_residual(const PieceContext& context, const PieceState& piece);
 // `values` become the piece's residual.
 void keep(const PieceContext& context, const PieceState& piece, std::span<const float> values);
 void keep_input(const PieceContext& context, const PieceState& piece);

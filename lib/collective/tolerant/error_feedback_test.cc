@@ -34,7 +34,7 @@ class Contributor {
   void encode(const std::vector<float>& gradient) {
     operation_.input = gradient.data();
     message_ = {.operation = ++sequence_, .source = 1};
-    piece_.contribution = std::make_unique<CodedSource>(plan_);
+    piece_.contribution = std::make_unique<PlaneSource>(plan_);
     EXPECT_TRUE(encode_contribution(context(), message_, piece_).ok());
   }
   // So many bytes of each packet are in the sum; returns the estimate there.

@@ -6,8 +6,8 @@
 // A piece's contribution, which this rank sends to the piece's owner:
 //
 //   kWaiting ──► kEncoding ──► kSent
-//       │            └───────► kSpared      its shard was dropped meanwhile: nobody needs it
-//       └────────────────────► kSpared      it was held back, and the others decided without it
+//       │            └───────► kSkipped      its shard was dropped meanwhile: nobody needs it
+//       └────────────────────► kSkipped      it was held back, and the others decided without it
 //   kNone                                   there is none: this rank owns the piece, or is a server
 //
 // A piece's sum, which every rank ends with:
@@ -40,13 +40,13 @@
 
 #include <cstdint>
 
-#include "base/tracked.h"
+#include "base/check.h"
 
 namespace spillway::collective {
 
 using base::Tracked;
 
-enum class ContributionState : std::uint8_t { kNone, kWaiting, kEncoding, kSent, kSpared };
+enum class ContributionState : std::uint8_t { kNone, kWaiting, kEncoding, kSent, kSkipped };
 inline constexpr unsigned kContributionStates = 5;
 
 enum class SumState : std::uint8_t {
@@ -61,8 +61,8 @@ enum class SumState : std::uint8_t {
 };
 inline constexpr unsigned kSumStates = 8;
 
-enum class AccountState : std::uint8_t { kNone, kAwaited, kReceived, kSettling, kSettled };
-inline constexpr unsigned kAccountStates = 5;
+enum class ReceiptState : std::uint8_t { kNone, kAwaited, kReceived, kSettling, kSettled };
+inline constexpr unsigned kReceiptStates = 5;
 
 enum class RunPhase : std::uint8_t {
   kNew,
@@ -77,12 +77,12 @@ inline constexpr unsigned kRunPhases = 6;
 constexpr bool may_follow(ContributionState from, ContributionState to) {
   switch (from) {
     case ContributionState::kWaiting:
-      return to == ContributionState::kEncoding || to == ContributionState::kSpared;
+      return to == ContributionState::kEncoding || to == ContributionState::kSkipped;
     case ContributionState::kEncoding:
-      return to == ContributionState::kSent || to == ContributionState::kSpared;
+      return to == ContributionState::kSent || to == ContributionState::kSkipped;
     case ContributionState::kNone:
     case ContributionState::kSent:
-    case ContributionState::kSpared:
+    case ContributionState::kSkipped:
       break;
   }
   return false;
@@ -108,17 +108,17 @@ constexpr bool may_follow(SumState from, SumState to) {
   return false;
 }
 
-constexpr bool may_follow(AccountState from, AccountState to) {
+constexpr bool may_follow(ReceiptState from, ReceiptState to) {
   switch (from) {
-    case AccountState::kNone:
-      return to == AccountState::kAwaited;
-    case AccountState::kAwaited:
-      return to == AccountState::kReceived || to == AccountState::kSettled;
-    case AccountState::kReceived:
-      return to == AccountState::kSettling || to == AccountState::kSettled;
-    case AccountState::kSettling:
-      return to == AccountState::kSettled;
-    case AccountState::kSettled:
+    case ReceiptState::kNone:
+      return to == ReceiptState::kAwaited;
+    case ReceiptState::kAwaited:
+      return to == ReceiptState::kReceived || to == ReceiptState::kSettled;
+    case ReceiptState::kReceived:
+      return to == ReceiptState::kSettling || to == ReceiptState::kSettled;
+    case ReceiptState::kSettling:
+      return to == ReceiptState::kSettled;
+    case ReceiptState::kSettled:
       break;
   }
   return false;

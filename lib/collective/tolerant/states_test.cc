@@ -27,7 +27,7 @@ TEST(TolerantStates, AContributionIsEncodedAndSentOrSpared) {
   using enum ContributionState;
   expect_legal<ContributionState>(
       kContributionStates,
-      {{kWaiting, kEncoding}, {kWaiting, kSpared}, {kEncoding, kSent}, {kEncoding, kSpared}});
+      {{kWaiting, kEncoding}, {kWaiting, kSkipped}, {kEncoding, kSent}, {kEncoding, kSkipped}});
 }
 
 TEST(TolerantStates, ASumIsHeldOrDropped) {
@@ -46,8 +46,8 @@ TEST(TolerantStates, ASumIsHeldOrDropped) {
 }
 
 TEST(TolerantStates, AnAccountIsSettledOnce) {
-  using enum AccountState;
-  expect_legal<AccountState>(kAccountStates, {{kNone, kAwaited},
+  using enum ReceiptState;
+  expect_legal<ReceiptState>(kReceiptStates, {{kNone, kAwaited},
                                               {kAwaited, kReceived},
                                               {kAwaited, kSettled},
                                               {kReceived, kSettling},

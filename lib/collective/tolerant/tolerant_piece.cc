@@ -7,7 +7,6 @@
 #include "collective/device_tensor.h"
 #include "collective/reduction.h"
 #include "collective/tolerant/error_feedback.h"
-#include "collective/tolerant/own_values.h"
 
 namespace spillway::collective {
 namespace {
@@ -17,18 +16,6 @@ void store(const PieceContext& context, const Extent& extent, std::span<const fl
   convert_from_float(
       type, values.data(), extent.count,
       static_cast<std::uint8_t*>(context.operation.output) + extent.first * element_size(type));
-}
-
-// The error of the planes of a sum that came, compared with those the owner has.
-double expected_drift(const packetize::DeliveryReport& report, unsigned planes) {
-  const auto all = static_cast<double>(std::max<std::size_t>(report.coordinates(), 1));
-  double drift = 0.0;
-  for (unsigned came = 1; came < planes; ++came) {
-    drift += static_cast<double>(report.coordinates_by_planes[came]) / all *
-             codec::expected_nmse(came, codec::Estimate::kUnbiased);
-  }
-  const double lost = report.lost_fraction();
-  return drift + (lost < 1.0 ? lost / (1.0 - lost) : 1.0);
 }
 
 void scale(std::span<float> values, float factor) {
@@ -93,7 +80,7 @@ class RowSums {
 
   // Per packet of a rank's contribution: bytes of planes that are in the sums.
   std::vector<std::uint16_t> used_of(std::size_t from) const {
-    const CodedSink& sink = *piece_.contributions[from];
+    const PlaneSink& sink = *piece_.contributions[from];
     std::vector<std::uint16_t> used(sink.plan().packet_count());
     for (std::size_t row = 0; row < rows_.row_count(); ++row) {
       if (!counts(from, row)) {
@@ -114,7 +101,7 @@ class RowSums {
       if (!counts(from, index)) {
         continue;
       }
-      CodedSink* const sink = piece_.contributions[from].get();
+      PlaneSink* const sink = piece_.contributions[from].get();
       sink->finish_row(index);
       add_values(sink->values().subspan(row.offset, row.values),
                  sums_.subspan(row.offset, row.values));
@@ -124,7 +111,7 @@ class RowSums {
   }
 
   bool counts(std::size_t from, std::size_t row) const {
-    const CodedSink* const sink = piece_.contributions[from].get();
+    const PlaneSink* const sink = piece_.contributions[from].get();
     if (sink == nullptr || !sink->has_row(row)) {
       return false;
     }
@@ -141,7 +128,7 @@ class RowSums {
 
 // The owner's part of a sum, plus its residual: the sum has all of it.
 std::vector<float> own_part_of_sum(const PieceContext& context, PieceState& piece) {
-  std::vector<float> part = own_and_owed(context, piece);
+  std::vector<float> part = own_plus_residual(context, piece);
   if (context.has_residual()) {
     if (context.may_drop()) {
       piece.whole = part;
@@ -152,7 +139,7 @@ std::vector<float> own_part_of_sum(const PieceContext& context, PieceState& piec
 }
 
 // Ranks packets of a message that may lose something, unless the caller wants all packets alike.
-void rank_packets(const PieceContext& context, CodedSource& source) {
+void rank_packets(const PieceContext& context, PlaneSource& source) {
   const Tolerance& tolerance = *context.operation.tolerance;
   if (!tolerance.importance && tolerance.expendable() > 0 && tolerance.loss_bound_ppm > 0) {
     source.rank_packets(tolerance.expendable());
@@ -176,7 +163,7 @@ float parts_of(const PieceContext& context) {
 }
 
 void drop_contributions(PieceState& piece) {
-  for (std::unique_ptr<CodedSink>& contribution : piece.contributions) {
+  for (std::unique_ptr<PlaneSink>& contribution : piece.contributions) {
     contribution.reset();
   }
 }
@@ -193,7 +180,7 @@ base::Status encode_on_device(const PieceContext& context, const wire::MessageId
   }
   const base::Status status =
       device.encode(piece.place.extent, plan, packetize::rotation_key(context.config.job, message),
-                    context.owed(piece.place.extent), coded.value());
+                    context.residual_at(piece.place.extent), coded.value());
   piece.contribution->adopt(std::move(coded).value());
   return status;
 }
@@ -208,13 +195,13 @@ base::Status add_up_on_device(const PieceContext& context, const wire::MessageId
                 {},
                 plan,
                 packetize::rotation_key(context.config.job, message),
-                context.owed(piece.place.extent)};
+                context.residual_at(piece.place.extent)};
   piece.receipt = rows.weigh(parts_of(context), sum.factors);
   if (has_receipts(context.operation, context.config.group)) {
     write_receipts(context, rows, piece);
   }
   for (std::size_t from = 0; from < piece.contributions.size(); ++from) {
-    if (const CodedSink* const sink = piece.contributions[from].get()) {
+    if (const PlaneSink* const sink = piece.contributions[from].get()) {
       sum.contribution_plan = sink->plan();
       sum.contributions.push_back({&sink->kept(), rows.used_of(from), sink->key()});
     }
@@ -285,7 +272,7 @@ base::Status encode_contribution(const PieceContext& context, const wire::Messag
     const OwnValues own(context.operation, piece.place.extent);
     piece.contribution->encode(own.view(), context.config.job, message);
   } else {
-    const std::vector<float> values = own_and_owed(context, piece);
+    const std::vector<float> values = own_plus_residual(context, piece);
     piece.contribution->encode(values, context.config.job, message);
     keep(context, piece, values);
   }
@@ -295,13 +282,8 @@ base::Status encode_contribution(const PieceContext& context, const wire::Messag
 
 base::Status add_up_contributions(const PieceContext& context, const wire::MessageId& message,
                                   PieceState& piece) {
-  const bool is_ranked = context.operation.tolerance->lossy_gather;
   if (context.operation.device) {
-    base::Status status = add_up_on_device(context, message, piece);
-    if (status.ok() && is_ranked) {
-      rank_packets(context, *piece.result);
-    }
-    return status;
+    return add_up_on_device(context, message, piece);
   }
   const bool has_part = !context.config.group.is_server();
   std::vector<float> sums =
@@ -313,9 +295,6 @@ base::Status add_up_contributions(const PieceContext& context, const wire::Messa
   }
   drop_contributions(piece);
   piece.result->encode(sums, context.config.job, message);
-  if (is_ranked) {
-    rank_packets(context, *piece.result);
-  }
   if (has_part) {
     piece.result->decode(sums, context.config.job, message);
     store(context, piece.place.extent, sums);
@@ -324,9 +303,7 @@ base::Status add_up_contributions(const PieceContext& context, const wire::Messa
 }
 
 base::Status decode_sum(const PieceContext& context, PieceState& piece) {
-  const packetize::DeliveryReport report = piece.sum->finish();
-  const Tolerance& tolerance = *context.operation.tolerance;
-  piece.drift = tolerance.lossy_gather ? expected_drift(report, tolerance.gather_precision) : 0.0;
+  piece.sum->finish();
   if (context.operation.device) {
     return context.operation.device->decode(piece.place.extent, piece.sum->plan(), piece.sum->key(),
                                             piece.sum->kept());

@@ -19,8 +19,7 @@
 
 #include "collective/operation_run.h"
 #include "collective/shards.h"
-#include "collective/tolerant/coded_payload.h"
-#include "collective/tolerant/receipt.h"
+#include "collective/tolerant/payload.h"
 #include "collective/tolerant/states.h"
 #include "packetize/packet_plan.h"
 
@@ -61,7 +60,7 @@ struct PieceState {
         sum_state(is_mine(group)      ? SumState::kCollecting
                   : group.is_server() ? SumState::kElsewhere
                                       : SumState::kAwaited),
-        account_state(AccountState::kNone) {}
+        receipt_state(ReceiptState::kNone) {}
 
   bool is_mine(const Group& group) const { return place.owner == group.rank; }
   bool is_held() const { return sum_state == SumState::kHeld; }
@@ -71,29 +70,28 @@ struct PieceState {
   // The caller's input is not needed any more: it was sent, or never will be.
   bool has_contributed() const {
     return contribution_state == ContributionState::kSent ||
-           contribution_state == ContributionState::kSpared;
+           contribution_state == ContributionState::kSkipped;
   }
 
   TolerantPiece place;
   Tracked<ContributionState> contribution_state;
   Tracked<SumState> sum_state;
-  Tracked<AccountState> account_state;
+  Tracked<ReceiptState> receipt_state;
   bool has_begun = false;  // its messages are expected, and sent once they exist
-  std::unique_ptr<CodedSource> contribution;
-  std::unique_ptr<CodedSink> sum;
-  double drift = 0.0;  // expected, of the sum from the owner's
-  Receipt receipt;     // from its owner; at the owner, its own without `used`
+  std::unique_ptr<PlaneSource> contribution;
+  std::unique_ptr<PlaneSink> sum;
+  Receipt receipt;  // from its owner; at the owner, its own without `used`
   std::vector<std::uint8_t> receipt_bytes;
   std::unique_ptr<ByteSink> receipt_sink;
   // With error feedback, if the shard may still be dropped: the residual in that case.
   std::vector<float> whole;
 
   // At its owner:
-  std::vector<std::unique_ptr<CodedSink>> contributions;  // by rank
+  std::vector<std::unique_ptr<PlaneSink>> contributions;  // by rank
   std::vector<bool> was_cut;  // by rank: its contribution had not ended at the deadline
   std::uint16_t open_contributions = 0;
-  std::uint16_t there = 0;  // contributions that ended in time, and the owner's own
-  std::unique_ptr<CodedSource> result;
+  std::uint16_t on_time = 0;  // contributions that ended in time, and the owner's own
+  std::unique_ptr<PlaneSource> result;
   std::vector<std::vector<std::uint8_t>> receipts;  // by rank
   std::vector<std::unique_ptr<ByteSource>> receipts_on_their_way;
 };
@@ -105,7 +103,7 @@ struct PieceContext {
   std::span<float> residual;  // of the tensor, for error feedback; or empty
 
   // The extent's part of the residual, which may be in a device's memory; null without one.
-  float* owed(const Extent& extent) const {
+  float* residual_at(const Extent& extent) const {
     return residual.empty() ? nullptr : residual.data() + extent.first;
   }
   // has_residual(): this rank keeps what does not arrive. has_feedback(): all ranks do, and owners

@@ -25,7 +25,7 @@ class ThreeRanks {
   explicit ThreeRanks(std::uint64_t feedback_tensor = 0) {
     operation_.tolerance = Tolerance{.feedback_tensor = feedback_tensor};
     config_.group = kGroup;
-    piece_.result = std::make_unique<CodedSource>(plan_);
+    piece_.result = std::make_unique<PlaneSource>(plan_);
     piece_.contributions.resize(3);
     piece_.was_cut.resize(3, false);
     deliver(1, 1.0);
@@ -34,9 +34,9 @@ class ThreeRanks {
   // Delivers the first packets of every row.
   void deliver(std::uint16_t from, double share) {
     const wire::MessageId message{.source = from};
-    CodedSource source(plan_);
+    PlaneSource source(plan_);
     source.encode(ones_, config_.job, message);
-    auto sink = std::make_unique<CodedSink>(plan_, config_.job, message);
+    auto sink = std::make_unique<PlaneSink>(plan_, config_.job, message);
     std::vector<std::uint8_t> bytes(plan_.max_packet_size());
     for (std::size_t packet = 0; packet < plan_.packet_count(); ++packet) {
       const packetize::PacketPlace place = plan_.place(packet);
@@ -71,7 +71,7 @@ class ThreeRanks {
 
  private:
   packetize::PacketPlan plan_ = packetize::PacketPlan::make(kPieceValues, {}, {}).value();
-  wire::PacketAuth auth_ = wire::PacketAuth::crc32c(1);
+  wire::PacketAuth auth_ = packetize::seeded_auth({.seed = 1});
   std::vector<float> ones_ = std::vector<float>(kPieceValues, 1.0F);
   std::vector<float> mean_ = std::vector<float>(kPieceValues);
   Operation operation_{.op = ReduceOp::kAverage,

@@ -2,7 +2,6 @@
 #include "collective/tolerant/tolerant_run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "collective/device_tensor.h"
@@ -16,11 +15,6 @@ constexpr base::Duration kReadingTime = base::microseconds(300);
 
 // Bits of a job's tag that name the work; the piece is above them.
 constexpr unsigned kWorkBits = 3;
-
-std::uint16_t least_ranks(const Tolerance& tolerance, std::uint16_t world) {
-  const double least = std::ceil(tolerance.least_contributors * world - 1e-9);
-  return static_cast<std::uint16_t>(std::clamp(least, 1.0, static_cast<double>(world)));
-}
 
 }  // namespace
 
@@ -39,14 +33,13 @@ TolerantRun::TolerantRun(const Operation& operation, std::uint64_t key, Tolerant
     settled_ += piece.is_settled() ? 1 : 0;
   }
   if (has_deadlines() && group.servers == 0) {
-    notes_ =
-        std::make_unique<AgreementNotes>(message_id(AgreementNotes::kPhase, 0, 0),
-                                         least_ranks(tolerance(), group.world), config, messages_);
+    notes_ = std::make_unique<AgreementNotes>(message_id(AgreementNotes::kPhase, 0, 0),
+                                              least_ranks(group.world), config, messages_);
   }
   report_.algorithm = group.servers > 0 ? Algorithm::kServers : Algorithm::kDirect;
   report_.contributors = group.workers();
-  was_heard_.resize(group.world);
-  pace_.is_lagging.resize(group.world);
+  was_on_time_.resize(group.world);
+  pace_.is_straggler.resize(group.world);
 }
 
 void TolerantRun::PieceJob::run() {
@@ -82,12 +75,7 @@ transport::LossPolicy TolerantRun::reduce_loss() const {
 }
 
 transport::LossPolicy TolerantRun::gather_loss() const {
-  const Tolerance& tolerance = this->tolerance();
-  if (tolerance.lossy_gather) {
-    return {.loss_bound_ppm = tolerance.loss_bound_ppm,
-            .min_planes = std::min(tolerance.min_planes, tolerance.gather_precision)};
-  }
-  return {.loss_bound_ppm = 0, .min_planes = tolerance.gather_precision};
+  return {.loss_bound_ppm = 0, .min_planes = tolerance().gather_precision};
 }
 
 // For packets that are not ranked one by one. Messages that must come whole are never dropped
@@ -97,9 +85,10 @@ std::uint8_t TolerantRun::importance_of(const transport::LossPolicy& loss) const
                                  : SPILLWAY_IMPORTANCE_MARKED;
 }
 
-base::Status TolerantRun::expect_coded(const wire::MessageId& id, const packetize::PacketPlan& plan,
-                                       const transport::LossPolicy& loss,
-                                       transport::PayloadSink& sink, RunContext& context) {
+base::Status TolerantRun::expect_planes(const wire::MessageId& id,
+                                        const packetize::PacketPlan& plan,
+                                        const transport::LossPolicy& loss,
+                                        transport::PayloadSink& sink, RunContext& context) {
   transport::ReceiveOptions options;
   options.id = id;
   options.packets = static_cast<std::uint32_t>(plan.packet_count());
@@ -111,9 +100,9 @@ base::Status TolerantRun::expect_coded(const wire::MessageId& id, const packetiz
   return messages_.expect(options, context);
 }
 
-base::Status TolerantRun::send_coded(const wire::MessageId& id, std::uint16_t to,
-                                     CodedSource& source, const transport::LossPolicy& loss,
-                                     RunContext& context) {
+base::Status TolerantRun::send_planes(const wire::MessageId& id, std::uint16_t to,
+                                      PlaneSource& source, const transport::LossPolicy& loss,
+                                      RunContext& context) {
   transport::SendOptions options;
   options.id = id;
   options.to = to;
@@ -157,9 +146,9 @@ base::Status TolerantRun::expect_piece(std::uint32_t index, RunContext& context)
 
 bool TolerantRun::has_ended(std::uint32_t index) const {
   const PieceState& piece = pieces_[index];
-  const bool is_accounted_for =
-      piece.account_state == AccountState::kNone || piece.account_state == AccountState::kSettled;
-  return piece.is_settled() && is_accounted_for &&
+  const bool is_receipt_settled =
+      piece.receipt_state == ReceiptState::kNone || piece.receipt_state == ReceiptState::kSettled;
+  return piece.is_settled() && is_receipt_settled &&
          messages_.count(wire::Phase::kReduce, index) == 0 &&
          messages_.count(wire::Phase::kGather, index) == 0 &&
          messages_.count(AgreementNotes::kPhase, kFirstReceipt + index) == 0;
@@ -187,38 +176,38 @@ base::Status TolerantRun::begin_next(std::uint32_t ended, RunContext& context) {
 }
 
 // If a device decodes, planes are kept for it.
-base::Result<std::unique_ptr<CodedSink>> TolerantRun::make_sink(const wire::MessageId& id,
+base::Result<std::unique_ptr<PlaneSink>> TolerantRun::make_sink(const wire::MessageId& id,
                                                                 const packetize::PacketPlan& plan) {
   if (!operation().device) {
-    return std::make_unique<CodedSink>(plan, config_.job, id);
+    return std::make_unique<PlaneSink>(plan, config_.job, id);
   }
   base::Result<packetize::KeptPlanes> kept = operation().device->make_planes(plan);
   if (!kept.ok()) {
     return kept.status();
   }
-  return std::make_unique<CodedSink>(plan, config_.job, id, std::move(kept).value());
+  return std::make_unique<PlaneSink>(plan, config_.job, id, std::move(kept).value());
 }
 
 base::Status TolerantRun::expect_contributions(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   const packetize::PacketPlan reduce = layout_.reduce_plan(piece.place).value();
-  piece.result = std::make_unique<CodedSource>(layout_.gather_plan(piece.place).value());
+  piece.result = std::make_unique<PlaneSource>(layout_.gather_plan(piece.place).value());
   piece.contributions.resize(config_.group.workers());
   piece.was_cut.resize(config_.group.workers(), false);
   for (std::uint16_t from = 0; from < config_.group.workers(); ++from) {
     if (from == config_.group.rank) {
-      ++piece.there;
+      ++piece.on_time;
       continue;
     }
     const wire::MessageId id = message_id(wire::Phase::kReduce, index, from);
-    base::Result<std::unique_ptr<CodedSink>> sink = make_sink(id, reduce);
+    base::Result<std::unique_ptr<PlaneSink>> sink = make_sink(id, reduce);
     if (!sink.ok()) {
       return sink.status();
     }
     piece.contributions[from] = std::move(sink).value();
     ++piece.open_contributions;
     if (base::Status status =
-            expect_coded(id, reduce, reduce_loss(), *piece.contributions[from], context);
+            expect_planes(id, reduce, reduce_loss(), *piece.contributions[from], context);
         !status.ok()) {
       return status;
     }
@@ -230,17 +219,17 @@ base::Status TolerantRun::expect_sum(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   const packetize::PacketPlan gather = layout_.gather_plan(piece.place).value();
   const wire::MessageId id = message_id(wire::Phase::kGather, index, piece.place.owner);
-  base::Result<std::unique_ptr<CodedSink>> sink = make_sink(id, gather);
+  base::Result<std::unique_ptr<PlaneSink>> sink = make_sink(id, gather);
   if (!sink.ok()) {
     return sink.status();
   }
   piece.sum = std::move(sink).value();
-  piece.contribution = std::make_unique<CodedSource>(layout_.reduce_plan(piece.place).value());
-  if (base::Status status = expect_coded(id, gather, gather_loss(), *piece.sum, context);
+  piece.contribution = std::make_unique<PlaneSource>(layout_.reduce_plan(piece.place).value());
+  if (base::Status status = expect_planes(id, gather, gather_loss(), *piece.sum, context);
       !status.ok()) {
     return status;
   }
-  return has_accounts() ? expect_receipt(index, context) : base::Status();
+  return expects_receipts() ? expect_receipt(index, context) : base::Status();
 }
 
 base::Status TolerantRun::start(RunContext& context) {
@@ -267,7 +256,7 @@ base::Status TolerantRun::start(RunContext& context) {
   if (collecting_.pieces == 0) {
     end_collecting(context.now);
   }
-  return go_on(context);  // a server may have nothing to do
+  return advance(context);  // a server may have nothing to do
 }
 
 // Every rank begins at a different piece, so that not all send to one owner at once.
@@ -317,7 +306,7 @@ base::Status TolerantRun::on_computed(std::uint32_t tag, RunContext& context) {
       on_decoded(pieces_[index]);
       break;
     case Work::kSettle:
-      close_account(pieces_[index]);
+      close_receipt(pieces_[index]);
       break;
     case Work::kKeep:
       on_kept(index, context);
@@ -329,30 +318,29 @@ base::Status TolerantRun::on_computed(std::uint32_t tag, RunContext& context) {
   if (!status.ok()) {
     return status;
   }
-  look_whether_ready(context.now);
-  return go_on(context);
+  become_ready_if_complete(context.now);
+  return advance(context);
 }
 
 base::Status TolerantRun::on_encoded(std::uint32_t index, RunContext& context) {
   PieceState& piece = pieces_[index];
   if (piece.is_dropped()) {
-    piece.contribution_state.enter(ContributionState::kSpared);
+    piece.contribution_state.enter(ContributionState::kSkipped);
     return {};
   }
   piece.contribution_state.enter(ContributionState::kSent);
   const wire::MessageId id = message_id(wire::Phase::kReduce, index, config_.group.rank);
   if (base::Status status =
-          send_coded(id, piece.place.owner, *piece.contribution, reduce_loss(), context);
+          send_planes(id, piece.place.owner, *piece.contribution, reduce_loss(), context);
       !status.ok()) {
     return status;
   }
   decode_if_possible(index, context);
-  settle_account_if_possible(index, context);
+  settle_receipt_if_possible(index, context);
   return {};
 }
 
 void TolerantRun::on_decoded(PieceState& piece) {
-  report_.drift = std::max(report_.drift, piece.drift);
   piece.sum.reset();
   if (!piece.is_dropped()) {
     settle(piece, SumState::kHeld);
@@ -363,16 +351,6 @@ void TolerantRun::on_decoded(PieceState& piece) {
 void TolerantRun::settle(PieceState& piece, SumState state) {
   settled_ += piece.is_settled() ? 0 : 1;
   piece.sum_state.enter(state);
-}
-
-// This rank's own sums are formed; from now on it waits for those of others. A rank that owns
-// nothing does so from the start.
-void TolerantRun::end_collecting(base::Instant now) {
-  collecting_.end = now;
-  if (const std::optional<base::Duration> usual = pace_.gather.deadline(); usual && agrees()) {
-    // The other owners may collect until their deadline, which is about the same as this rank's.
-    deadlines_.gather = std::max(now, collecting_.deadline) + *usual;
-  }
 }
 
 base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
@@ -399,7 +377,7 @@ base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
     if (to >= config_.group.workers()) {
       continue;
     }
-    if (base::Status status = send_coded(id, to, *piece.result, gather_loss(), context);
+    if (base::Status status = send_planes(id, to, *piece.result, gather_loss(), context);
         !status.ok()) {
       return status;
     }
@@ -418,7 +396,7 @@ base::Status TolerantRun::on_received(const transport::ReceiveReport& report, Ru
       break;
     case wire::Phase::kGather: {
       report_.peers[report.id.source].add(report);
-      was_heard_[report.id.source] = true;
+      was_on_time_[report.id.source] = true;
       if (PieceState& piece = pieces_[report.id.piece]; piece.sum_state == SumState::kAwaited) {
         piece.sum_state.enter(SumState::kReceived);
         decode_if_possible(report.id.piece, context);
@@ -443,7 +421,7 @@ base::Status TolerantRun::after_message(const wire::MessageId& id, RunContext& c
       return status;
     }
   }
-  return go_on(context);
+  return advance(context);
 }
 
 void TolerantRun::on_contribution(const transport::ReceiveReport& report, RunContext& context) {
@@ -455,13 +433,13 @@ void TolerantRun::on_contribution(const transport::ReceiveReport& report, RunCon
   --piece.open_contributions;
   piece.was_cut[report.id.source] = is_cut;
   if (report.delivered > 0) {
-    was_heard_[report.id.source] = true;
+    was_on_time_[report.id.source] = true;
   }
   if (!is_cut) {
-    ++piece.there;
+    ++piece.on_time;
     collecting_.last_contribution = context.now;
   }
-  if (collecting_.is_overdue || waits_for_laggards_only(piece)) {
+  if (collecting_.is_overdue || waits_for_stragglers_only(piece)) {
     stop_collecting(context);  // perhaps enough have come by now
   }
   add_up_if_complete(report.id.piece, context);
@@ -483,39 +461,6 @@ void TolerantRun::decode_if_possible(std::uint32_t index, RunContext& context) {
   }
 }
 
-// Time is up: pieces with enough contributions go on with what they have. Contributions that are
-// cut come back through on_contribution().
-void TolerantRun::stop_collecting(RunContext& context) {
-  const std::uint16_t least = least_ranks(tolerance(), config_.group.workers());
-  for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
-    const PieceState& piece = pieces_[index];
-    if (!is_mine(piece) || piece.open_contributions == 0 || piece.there < least ||
-        !(collecting_.is_overdue || waits_for_laggards_only(piece))) {
-      continue;
-    }
-    collecting_.is_cut_short = true;
-    for (std::uint16_t from = 0; from < config_.group.workers(); ++from) {
-      if (from != config_.group.rank) {
-        context.endpoint.cancel(message_id(wire::Phase::kReduce, index, from), context.now);
-      }
-    }
-  }
-}
-
-// Everything else has come, and nothing has been heard lately from the ranks that are missing.
-bool TolerantRun::waits_for_laggards_only(const PieceState& piece) const {
-  if (!has_deadlines() || piece.open_contributions == 0) {
-    return false;
-  }
-  std::uint16_t laggards = 0;
-  for (std::uint16_t from = 0; from < config_.group.workers(); ++from) {
-    const CodedSink* sink = piece.contributions[from].get();
-    laggards = static_cast<std::uint16_t>(
-        laggards + (sink != nullptr && lags(from) && !sink->has_begun() ? 1 : 0));
-  }
-  return laggards >= piece.open_contributions;
-}
-
 base::Status TolerantRun::on_sent(const transport::SendReport& report, RunContext& context) {
   messages_.on_sent(report);
   report_.packets_sent += report.transmitted;
@@ -523,7 +468,7 @@ base::Status TolerantRun::on_sent(const transport::SendReport& report, RunContex
   const bool is_note = report.id.phase == AgreementNotes::kPhase;
   if (!is_note) {
     const PieceState& piece = pieces_[report.id.piece];
-    const CodedSource& source =
+    const PlaneSource& source =
         report.id.phase == wire::Phase::kReduce ? *piece.contribution : *piece.result;
     report_.wire_bytes_sent +=
         std::uint64_t{report.transmitted} * source.plan().wire_bytes() / report.packets;
@@ -537,9 +482,9 @@ base::Status TolerantRun::on_sent(const transport::SendReport& report, RunContex
   return after_message(report.id, context);
 }
 
-void TolerantRun::look_whether_done(RunContext& context) {
+void TolerantRun::finish_if_complete(RunContext& context) {
   const RunPhase last = agrees() ? RunPhase::kDecided : RunPhase::kExchanging;
-  if (*phase_ != last || settled_ != pieces_.size() || open_accounts_ > 0) {
+  if (*phase_ != last || settled_ != pieces_.size() || open_receipts_ > 0) {
     return;
   }
   // No calculation may touch the caller's memory once the run is done.
@@ -547,47 +492,25 @@ void TolerantRun::look_whether_done(RunContext& context) {
     return;
   }
   phase_.enter(RunPhase::kDone);
-  remember_laggards();
-  give_back_dropped();
+  remember_stragglers();
+  restore_dropped();
   complete_report();
   deadlines_ = {};
-  // What others still send is not needed; what they are still owed goes on.
+  // Messages that others still send are not needed; those that they are owed go on.
   messages_.withdraw_if(context, [this](const transport::MessageKey& key) {
     return key.message.source != config_.group.rank;
   });
-}
-
-void TolerantRun::remember_laggards() {
-  for (std::uint16_t rank = 0; rank < config_.group.world; ++rank) {
-    pace_.is_lagging[rank] = report_.peers[rank].late && !was_heard_[rank];
-  }
 }
 
 base::Instant TolerantRun::next_timeout() const {
   return deadlines_.next();
 }
 
-base::Status TolerantRun::on_timeout(RunContext& context) {
-  if (context.now >= deadlines_.contribute) {
-    contribute(context);
-  }
-  if (context.now >= deadlines_.collect) {
-    // Checked again with every contribution that ends, so the timer is not needed again.
-    collecting_.is_overdue = true;
-    deadlines_.collect = transport::kNever;
-    stop_collecting(context);
-  }
-  if (agrees()) {
-    look_whether_to_agree(context.now);
-  }
-  return go_on(context);
-}
-
-base::Status TolerantRun::go_on(RunContext& context) {
+base::Status TolerantRun::advance(RunContext& context) {
   if (agrees()) {
     follow_decision(context);
   }
-  look_whether_done(context);
+  finish_if_complete(context);
   return agrees() ? notes_->flush(context) : base::Status();
 }
 
@@ -599,7 +522,7 @@ void TolerantRun::withdraw(RunContext& context) {
 // For a piece that it owns, a message from every worker and one to it; for others, one each way;
 // and the receipts.
 std::size_t TolerantRun::message_count() const {
-  const std::size_t of_peer = has_accounts() ? 3 : 2;
+  const std::size_t of_peer = expects_receipts() ? 3 : 2;
   std::size_t messages = agrees() ? AgreementNotes::max_messages(config_.group.world) : 0;
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
     const bool is_elsewhere = pieces_[index].sum_state == SumState::kElsewhere;

@@ -13,7 +13,7 @@
 // told goes on in the background until that rank has it.
 //
 // If ranks may be left out of a sum, or use error feedback, owners also send every rank a receipt
-// (receipt.h). The run is then done when it has the receipts of all shards that count.
+// (payload.h). The run is then done when it has the receipts of all shards that count.
 //
 // In a group with parameter servers these own all pieces and contribute to none. No agreement is
 // needed then: the server decides which contributions count, its sums go to all workers, late ones
@@ -30,17 +30,82 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "base/units.h"
 #include "collective/operation_run.h"
-#include "collective/tolerant/agreement_notes.h"
-#include "collective/tolerant/pace.h"
+#include "collective/tolerant/agreement.h"
 #include "collective/tolerant/states.h"
 #include "collective/tolerant/tolerant_piece.h"
 
 namespace spillway::collective {
+
+// Learns how long things usually take, and which ranks are usually late; deadlines follow from it.
+// A wait that was cut off counts only as long as the ranks took that were waited for, so one slow
+// rank does not teach all others patience. When many become slower, they are waited for, and the
+// deadline follows.
+//
+// Bounded: kWindow durations each, kMaxTensors entries. One thread.
+
+class UsualDuration {
+ public:
+  static constexpr std::size_t kWindow = 32;
+  static constexpr std::size_t kMin = 8;  // durations before there is a usual one
+
+  void add(base::Duration duration) {
+    durations_[added_ % kWindow] = duration;
+    ++added_;
+  }
+  // The duration that three of four stayed below, plus an eighth of it or twice the spread, and
+  // some slack.
+  std::optional<base::Duration> deadline() const {
+    if (added_ < kMin) {
+      return std::nullopt;
+    }
+    std::array<base::Duration, kWindow> sorted = durations_;
+    const std::size_t size = std::min<std::size_t>(added_, kWindow);
+    std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(size));
+    const base::Duration usual = sorted[size * 3 / 4];
+    const base::Duration spread = usual - sorted[size / 2];
+    return usual + std::max(usual / 8, spread * 2) + kSlack;
+  }
+
+ private:
+  static constexpr base::Duration kSlack = base::microseconds(200);  // for the scheduler
+
+  std::array<base::Duration, kWindow> durations_{};
+  std::uint64_t added_ = 0;
+};
+
+// For the two halves of an all-reduce:
+struct Pace {
+  UsualDuration reduce;  // from its start until all contributions to a rank's own shard are there
+  UsualDuration gather;  // from then on until all shards are
+  // By rank: nothing from it came in time last time. It is not waited for until something does.
+  std::vector<bool> is_straggler;
+  bool was_left_behind = false;  // the others did not wait for this rank's shard last time
+};
+
+// Paces by key: operations with one key are alike.
+class PaceCache {
+ public:
+  Pace& of(std::uint64_t key) {
+    if (paces_.size() >= kMaxTensors && !paces_.contains(key)) {
+      paces_.erase(paces_.begin());
+    }
+    return paces_[key];
+  }
+
+ private:
+  static constexpr std::size_t kMaxTensors = 4096;
+  std::map<std::uint64_t, Pace> paces_;
+};
 
 class TolerantRun final : public OperationRun {
  public:
@@ -88,13 +153,13 @@ class TolerantRun final : public OperationRun {
   base::Status expect_piece(std::uint32_t index, RunContext& context);
   base::Status expect_contributions(std::uint32_t index, RunContext& context);
   base::Status expect_sum(std::uint32_t index, RunContext& context);
-  base::Result<std::unique_ptr<CodedSink>> make_sink(const wire::MessageId& id,
+  base::Result<std::unique_ptr<PlaneSink>> make_sink(const wire::MessageId& id,
                                                      const packetize::PacketPlan& plan);
-  base::Status expect_coded(const wire::MessageId& id, const packetize::PacketPlan& plan,
-                            const transport::LossPolicy& loss, transport::PayloadSink& sink,
-                            RunContext& context);
-  base::Status send_coded(const wire::MessageId& id, std::uint16_t to, CodedSource& source,
-                          const transport::LossPolicy& loss, RunContext& context);
+  base::Status expect_planes(const wire::MessageId& id, const packetize::PacketPlan& plan,
+                             const transport::LossPolicy& loss, transport::PayloadSink& sink,
+                             RunContext& context);
+  base::Status send_planes(const wire::MessageId& id, std::uint16_t to, PlaneSource& source,
+                           const transport::LossPolicy& loss, RunContext& context);
   std::uint8_t importance_of(const transport::LossPolicy& loss) const;
   transport::LossPolicy reduce_loss() const;
   transport::LossPolicy gather_loss() const;
@@ -106,25 +171,35 @@ class TolerantRun final : public OperationRun {
   bool is_beyond_window(std::uint32_t index) const;
   bool has_ended(std::uint32_t index) const;
   base::Status begin_next(std::uint32_t ended, RunContext& context);
-  void spare_contributions(RunContext& context);
   void on_contribution(const transport::ReceiveReport& report, RunContext& context);
   void add_up_if_complete(std::uint32_t index, RunContext& context);
   base::Status on_encoded(std::uint32_t index, RunContext& context);
-  void end_collecting(base::Instant now);
   base::Status on_sum(std::uint32_t index, RunContext& context);
   void on_decoded(PieceState& piece);
   void decode_if_possible(std::uint32_t index, RunContext& context);
-  void stop_collecting(RunContext& context);
-  bool waits_for_laggards_only(const PieceState& piece) const;
-  bool lags(std::uint16_t rank) const { return pace_.is_lagging[rank]; }
-  void remember_laggards();
   void settle(PieceState& piece, SumState state);
-  void look_whether_done(RunContext& context);
+  void finish_if_complete(RunContext& context);
   base::Status after_message(const wire::MessageId& id, RunContext& context);
   // Called after every step, which may have been the last one; also sends the agreement's notes.
-  base::Status go_on(RunContext& context);
+  base::Status advance(RunContext& context);
 
-  // ---- accounts (tolerant_run_accounts.cc)
+  // ---- deadlines (tolerant_run_outcome.cc)
+  std::uint16_t least_ranks(std::uint16_t ranks) const;
+  void end_collecting(base::Instant now);
+  void stop_collecting(RunContext& context);
+  bool waits_for_stragglers_only(const PieceState& piece) const;
+  bool is_straggler(std::uint16_t rank) const { return pace_.is_straggler[rank]; }
+  void remember_stragglers();
+
+  // ---- agreement
+  void become_ready_if_complete(base::Instant now);
+  void become_ready(base::Instant now);
+  bool lacks_piece_of(std::uint16_t owner) const;
+  void check_agreement_deadlines(base::Instant now);
+  void follow_decision(RunContext& context);
+  void skip_contributions(RunContext& context);
+
+  // ---- receipts
   wire::MessageId receipt_id(std::uint32_t index, std::uint16_t owner) const;
   static bool is_receipt(const wire::MessageId& id);
   bool is_about(const wire::MessageId& id, std::uint32_t index) const;
@@ -132,35 +207,30 @@ class TolerantRun final : public OperationRun {
   base::Status expect_receipt(std::uint32_t index, RunContext& context);
   base::Status send_receipts(std::uint32_t index, RunContext& context);
   void on_receipt(std::uint32_t index, RunContext& context);
-  void settle_account_if_possible(std::uint32_t index, RunContext& context);
-  void close_account(PieceState& piece);
-  void keep_what_nobody_takes(std::uint32_t index, RunContext& context);
+  void settle_receipt_if_possible(std::uint32_t index, RunContext& context);
+  void close_receipt(PieceState& piece);
+  void keep_dropped_part(std::uint32_t index, RunContext& context);
   void on_kept(std::uint32_t index, RunContext& context);
-  void give_back_dropped();
+  void restore_dropped();
   void complete_report();
-
-  // ---- agreement (tolerant_run_agreement.cc)
-  void look_whether_ready(base::Instant now);
-  void become_ready(base::Instant now);
-  bool lacks_piece_of(std::uint16_t owner) const;
-  void look_whether_to_agree(base::Instant now);
-  void follow_decision(RunContext& context);
 
   bool has_deadlines() const { return tolerance().least_contributors > 0.0; }
   bool agrees() const { return notes_ != nullptr; }
-  bool has_accounts() const { return has_receipts(operation(), config_.group); }
+  bool expects_receipts() const { return has_receipts(operation(), config_.group); }
   bool is_mine(const PieceState& piece) const { return piece.is_mine(config_.group); }
   const Tolerance& tolerance() const { return *operation().tolerance; }
 
   // When the clock ends something. kNever: not set, or over.
   struct Deadlines {
-    base::Instant contribute = transport::kNever;  // this rank holding back
-    base::Instant collect = transport::kNever;     // contributions to this rank's pieces
-    base::Instant gather = transport::kNever;      // the others' sums
-    base::Instant patience = transport::kNever;    // for others to say what they have
-    base::Instant first = transport::kNever;       // for the first coordinator to decide
+    base::Instant contribute = transport::kNever;    // this rank holding back
+    base::Instant collect = transport::kNever;       // contributions to this rank's pieces
+    base::Instant gather = transport::kNever;        // the others' sums
+    base::Instant others_ready = transport::kNever;  // for others to say what they have
+    base::Instant first = transport::kNever;         // for the first coordinator to decide
 
-    base::Instant next() const { return std::min({contribute, collect, gather, patience, first}); }
+    base::Instant next() const {
+      return std::min({contribute, collect, gather, others_ready, first});
+    }
   };
   // Progress of the pieces that this rank owns.
   struct Collecting {
@@ -180,7 +250,7 @@ class TolerantRun final : public OperationRun {
   Tracked<RunPhase> phase_{RunPhase::kNew};
   std::vector<PieceState> pieces_;
   std::size_t settled_ = 0;  // pieces for which nothing is left to be done
-  std::size_t open_accounts_ = 0;
+  std::size_t open_receipts_ = 0;
   std::deque<PieceJob> jobs_;
   std::uint32_t jobs_out_ = 0;
   MessageSet messages_;
@@ -188,7 +258,7 @@ class TolerantRun final : public OperationRun {
   Deadlines deadlines_;
   Collecting collecting_;
   base::Instant last_held_;
-  std::vector<bool> was_heard_;  // by rank: something from it came in time
+  std::vector<bool> was_on_time_;  // by rank: something from it came in time
 };
 
 }  // namespace spillway::collective

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a guest and the host of a rendezvous prove to each other that they know the job's key before
+// How a joiner and the host of a rendezvous prove to each other that they know the job's key before
 // they exchange job data; and the channel that protects the rest.
 //
-//   guest ── opening: its random ─────────────────────────────────────────► host
-//   guest ◄─ challenge: its random, HMAC(key, "host" | both randoms) ────── host
-//   guest ── proof: HMAC(key, "guest" | both randoms) ────────────────────► host
-//   both     a key for each direction follows from key and both randoms (channel.h)
+//   joiner ── opening: its random ────────────────────────────────────────► host
+//   joiner ◄─ challenge: its random, HMAC(key, "host" | both randoms) ───── host
+//   joiner ── proof: HMAC(key, "guest" | both randoms) ───────────────────► host
+//   both      a key for each direction follows from key and both randoms (channel.h)
 //
 // Randoms are fresh for each connection, so replayed proofs fail. The words "host" and "guest" keep
 // a proof from being reflected to its maker. Without a key there are no proofs and the channel is
@@ -19,17 +19,74 @@
 // final. The key is wiped with its credential. One thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 
+#include "base/bytes.h"
 #include "base/status.h"
-#include "comm/rendezvous/channel.h"
-#include "comm/rendezvous/crypto.h"
 #include "comm/rendezvous/message.h"
 
 namespace spillway::runtime {
 
-// What a rank uses to prove that it belongs to the job.
+// Primitives of the handshake, from the kernel and OpenSSL: random bytes, HMAC-SHA256, SHA-256, and
+// AES-256-GCM over one message. Any thread; pure, except for draw_random() and draw_key().
+// Functions fail only if OpenSSL lacks or refuses something; tampering is kCorrupt.
+
+using SealKey = wire::Key<32>;
+using Digest = std::array<std::uint8_t, 32>;
+
+// From the kernel.
+base::Result<Random> draw_random();
+base::Result<wire::RunKey> draw_key();
+
+base::Result<Proof> hmac_sha256(const SealKey& key, base::ByteView message);
+base::Result<Digest> sha256(base::ByteView message);
+// Constant-time comparison.
+bool is_same(const Proof& one, const Proof& other);
+
+// One message under one key; `number` must never repeat. `beside` is authenticated but not
+// encrypted.
+struct SealedMessage {
+  const SealKey& key;
+  std::uint64_t number = 0;
+  base::ByteView beside{};
+};
+// The result is kSealBytes longer than `plain`.
+base::Result<Blob> seal(const SealedMessage& message, base::ByteView plain);
+base::Result<Blob> unseal(const SealedMessage& message, base::ByteView sealed);
+
+// One end of a connection after its handshake: frames to bytes and back, plain or sealed.
+//
+// A sealed frame is AES-256-GCM under its direction's key, with the frame's number as nonce and its
+// header as associated data. A frame that was changed, dropped, repeated, reordered or reflected to
+// its sender does not open. Frame types and lengths stay visible. After an error the connection is
+// unusable. A plain value whose keys are wiped with it; one thread.
+
+class Channel {
+ public:
+  Channel() = default;  // plain
+  Channel(const SealKey& sending, const SealKey& receiving)
+      : sending_(Direction{sending, 0}), receiving_(Direction{receiving, 0}) {}
+
+  bool is_sealed() const { return sending_.has_value(); }
+  // Bytes for the stream. Frames must be sent in the order in which they were packed.
+  base::Result<Blob> pack(const Frame& frame);
+  // Opens the next frame from the stream.
+  base::Result<Frame> unpack(Frame frame);
+
+ private:
+  struct Direction {
+    SealKey key;
+    std::uint64_t frames = 0;  // number of frames so far
+  };
+
+  std::optional<Direction> sending_{};
+  std::optional<Direction> receiving_{};
+};
+
+// The secret by which a rank proves that it belongs to the job.
 class Credential {
  public:
   Credential() = default;  // no key
@@ -55,9 +112,9 @@ enum class StrangerKind : std::uint8_t {
 };
 inline constexpr std::size_t kStrangerKinds = 5;
 
-class GuestHandshake {
+class JoinerHandshake {
  public:
-  GuestHandshake(const Credential& credential, const Random& own)
+  JoinerHandshake(const Credential& credential, const Random& own)
       : credential_(credential), own_(own) {}
 
   // The first frame to send.
@@ -86,7 +143,7 @@ class HostHandshake {
   HostHandshake(const Credential& credential, const Random& own)
       : credential_(credential), own_(own) {}
 
-  // Takes the guest's frame; returns the answer, if any. An error's message may be sent to a
+  // Takes the joiner's frame; returns the answer, if any. An error's message may be sent to a
   // stranger.
   base::Result<std::optional<Frame>> take(const Frame& frame);
 
@@ -104,7 +161,7 @@ class HostHandshake {
 
   const Credential& credential_;
   Random own_;
-  Random guest_{};
+  Random joiner_{};
   State state_ = State::kOpening;
   StrangerKind fault_ = StrangerKind::kNoise;
   Channel channel_{};

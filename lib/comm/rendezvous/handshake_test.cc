@@ -10,7 +10,7 @@
 namespace spillway::runtime {
 namespace {
 
-constexpr Random kGuestRandom = {1, 1, 1};
+constexpr Random kJoinerRandom = {1, 1, 1};
 constexpr Random kHostRandom = {2, 2, 2};
 
 Credential secret_of(const std::string& text) {
@@ -23,17 +23,17 @@ const Credential kNothing;
 
 // Both sides of one connection.
 struct Pair {
-  GuestHandshake guest;
+  JoinerHandshake joiner;
   HostHandshake host;
 
-  Pair(const Credential& of_guest, const Credential& of_host, const Random& guest_random,
+  Pair(const Credential& of_joiner, const Credential& of_host, const Random& joiner_random,
        const Random& host_random)
-      : guest(of_guest, guest_random), host(of_host, host_random) {}
-  explicit Pair(const Credential& both) : Pair(both, both, kGuestRandom, kHostRandom) {}
+      : joiner(of_joiner, joiner_random), host(of_host, host_random) {}
+  explicit Pair(const Credential& both) : Pair(both, both, kJoinerRandom, kHostRandom) {}
 
-  Frame challenge() { return host.take(guest.opening()).value().value(); }
+  Frame challenge() { return host.take(joiner.opening()).value().value(); }
   void meet() {
-    const auto proof = guest.take(challenge()).value();
+    const auto proof = joiner.take(challenge()).value();
     if (proof) {
       EXPECT_FALSE(host.take(*proof).value().has_value());
     }
@@ -58,45 +58,45 @@ void expect_heard(Channel from, Channel to) {
 TEST(RendezvousHandshake, BothWhoKnowTheSecretMeetAndHearEachOther) {
   Pair pair(kRight);
   pair.meet();
-  ASSERT_TRUE(pair.guest.is_done() && pair.host.is_done());
-  EXPECT_TRUE(pair.guest.channel().is_sealed() && pair.host.channel().is_sealed());
-  expect_heard(pair.guest.channel(), pair.host.channel());
-  expect_heard(pair.host.channel(), pair.guest.channel());
+  ASSERT_TRUE(pair.joiner.is_done() && pair.host.is_done());
+  EXPECT_TRUE(pair.joiner.channel().is_sealed() && pair.host.channel().is_sealed());
+  expect_heard(pair.joiner.channel(), pair.host.channel());
+  expect_heard(pair.host.channel(), pair.joiner.channel());
 }
 
 TEST(RendezvousHandshake, HoldersOfAnIdMeetAndOthersDoNot) {
   const Credential id = Credential::of_id({1, 2, 3}).value();
   Pair pair(id);
   pair.meet();
-  expect_heard(pair.guest.channel(), pair.host.channel());
+  expect_heard(pair.joiner.channel(), pair.host.channel());
   const Credential other = Credential::of_id({1, 2, 4}).value();
-  Pair apart(other, id, kGuestRandom, kHostRandom);
-  EXPECT_FALSE(apart.guest.take(apart.challenge()).ok());
+  Pair apart(other, id, kJoinerRandom, kHostRandom);
+  EXPECT_FALSE(apart.joiner.take(apart.challenge()).ok());
 }
 
 TEST(RendezvousHandshake, WithoutAKeyItIsPlain) {
   Pair pair(kNothing);
   pair.meet();
-  ASSERT_TRUE(pair.guest.is_done() && pair.host.is_done());
-  EXPECT_FALSE(pair.guest.channel().is_sealed() || pair.host.channel().is_sealed());
-  expect_heard(pair.guest.channel(), pair.host.channel());
+  ASSERT_TRUE(pair.joiner.is_done() && pair.host.is_done());
+  EXPECT_FALSE(pair.joiner.channel().is_sealed() || pair.host.channel().is_sealed());
+  expect_heard(pair.joiner.channel(), pair.host.channel());
 }
 
 TEST(RendezvousHandshake, AHostThatDoesNotKnowTheSecretHearsNothingButTheOpening) {
-  Pair pair(kRight, kWrong, kGuestRandom, kHostRandom);
-  const auto answer = pair.guest.take(pair.challenge());
+  Pair pair(kRight, kWrong, kJoinerRandom, kHostRandom);
+  const auto answer = pair.joiner.take(pair.challenge());
   ASSERT_FALSE(answer.ok());
   EXPECT_NE(answer.status().message().find("did not prove"), std::string::npos);
-  EXPECT_FALSE(pair.guest.is_done());
-  EXPECT_EQ(pair.guest.opening().body.size(), 1 + sizeof(Random));
+  EXPECT_FALSE(pair.joiner.is_done());
+  EXPECT_EQ(pair.joiner.opening().body.size(), 1 + sizeof(Random));
 }
 
 TEST(RendezvousHandshake, AGuestThatDoesNotKnowTheSecretIsUnproven) {
   Pair pair(kRight);
   pair.challenge();
-  const auto proof = GuestHandshake(kWrong, kGuestRandom)
+  const auto proof = JoinerHandshake(kWrong, kJoinerRandom)
                          .take(HostHandshake(kWrong, kHostRandom)
-                                   .take(GuestHandshake(kWrong, kGuestRandom).opening())
+                                   .take(JoinerHandshake(kWrong, kJoinerRandom).opening())
                                    .value()
                                    .value())
                          .value();
@@ -108,13 +108,13 @@ TEST(RendezvousHandshake, AGuestThatDoesNotKnowTheSecretIsUnproven) {
 TEST(RendezvousHandshake, AProofIsGoodForItsConnectionOnly) {
   Pair before(kRight);
   const Frame challenge = before.challenge();
-  const Frame proof = before.guest.take(challenge).value().value();
-  // The same opening to a host with another random, and the same challenge to another guest.
+  const Frame proof = before.joiner.take(challenge).value().value();
+  // The same opening to a host with another random, and the same challenge to another joiner.
   HostHandshake host(kRight, {3});
-  ASSERT_TRUE(host.take(before.guest.opening()).ok());
+  ASSERT_TRUE(host.take(before.joiner.opening()).ok());
   EXPECT_FALSE(host.take(proof).ok());
-  GuestHandshake guest(kRight, {4});
-  EXPECT_FALSE(guest.take(challenge).ok());
+  JoinerHandshake joiner(kRight, {4});
+  EXPECT_FALSE(joiner.take(challenge).ok());
 }
 
 TEST(RendezvousHandshake, WhatAHostProvedIsNoGuestsProof) {
@@ -131,15 +131,15 @@ TEST(RendezvousHandshake, WhatAHostProvedIsNoGuestsProof) {
 TEST(RendezvousHandshake, OneSideWithASecretAndOneWithoutSaySo) {
   const std::string advice = "give SPILLWAY_SECRET_FILE to all ranks or to none";
   for (const bool guest_has : {true, false}) {
-    Pair pair(guest_has ? kRight : kNothing, guest_has ? kNothing : kRight, kGuestRandom,
+    Pair pair(guest_has ? kRight : kNothing, guest_has ? kNothing : kRight, kJoinerRandom,
               kHostRandom);
-    const auto challenge = pair.host.take(pair.guest.opening());
+    const auto challenge = pair.host.take(pair.joiner.opening());
     ASSERT_FALSE(challenge.ok());
     EXPECT_EQ(pair.host.fault(), StrangerKind::kKeying);
     EXPECT_NE(challenge.status().message().find(advice), std::string::npos);
-    // A guest also rejects a host that ignores the guest's keying.
+    // A joiner also rejects a host that ignores the joiner's keying.
     const Keying other = guest_has ? Keying::kNone : Keying::kSecret;
-    const auto answer = pair.guest.take(encode(Challenge{other, kHostRandom, {}}));
+    const auto answer = pair.joiner.take(encode(Challenge{other, kHostRandom, {}}));
     ASSERT_FALSE(answer.ok());
     EXPECT_NE(answer.status().message().find(advice), std::string::npos);
   }
@@ -149,15 +149,15 @@ TEST(RendezvousHandshake, WhatComesInPlaceOfTheHandshakeIsAnError) {
   for (const FrameType type : {FrameType::kGather, FrameType::kFailure, FrameType::kWelcome,
                                FrameType::kHello, FrameType::kProof}) {
     Pair pair(kRight);
-    EXPECT_FALSE(pair.guest.take({type, Blob(32)}).ok());
-    EXPECT_FALSE(pair.guest.take(pair.challenge()).ok()) << "there is no way on";
+    EXPECT_FALSE(pair.joiner.take({type, Blob(32)}).ok());
+    EXPECT_FALSE(pair.joiner.take(pair.challenge()).ok()) << "there is no way on";
     Pair other(kRight);
     EXPECT_FALSE(other.host.take({type, Blob(32)}).ok());
     EXPECT_EQ(other.host.fault(), StrangerKind::kNoise);
-    EXPECT_FALSE(other.host.take(other.guest.opening()).ok());
+    EXPECT_FALSE(other.host.take(other.joiner.opening()).ok());
   }
   Pair refused(kRight);
-  const auto answer = refused.guest.take(encode(Refusal{true, "go away"}));
+  const auto answer = refused.joiner.take(encode(Refusal{true, "go away"}));
   EXPECT_EQ(answer.status().message(), "go away");
 }
 
@@ -167,21 +167,21 @@ TEST(RendezvousHandshake, ConnectionsOfOneJobHaveKeysOfTheirOwn) {
   Pair other(kRight, kRight, {5}, kHostRandom);
   other.meet();
   Channel from = one.host.channel();
-  Channel to = other.guest.channel();
+  Channel to = other.joiner.channel();
   EXPECT_FALSE(to.unpack(only(from.pack(encode_welcome()).value())).ok());
 }
 
 // ------------------------------------------------------------------ sealed frames
 
 struct SealedPair {
-  Channel guest;
+  Channel joiner;
   Channel host;
 };
 
 SealedPair sealed_pair() {
   Pair pair(kRight);
   pair.meet();
-  return {pair.guest.channel(), pair.host.channel()};
+  return {pair.joiner.channel(), pair.host.channel()};
 }
 
 TEST(RendezvousChannel, NothingOfWhatIsSaidCanBeRead) {
@@ -200,8 +200,8 @@ TEST(RendezvousChannel, AFrameThatWasChangedAnywhereDoesNotOpen) {
       reader.append(bad);
       auto frame = reader.next();
       if (frame.ok() && frame->has_value()) {
-        Channel guest = sealed_pair().guest;
-        EXPECT_EQ(guest.unpack(**frame).status().code(), base::StatusCode::kCorrupt) << at;
+        Channel joiner = sealed_pair().joiner;
+        EXPECT_EQ(joiner.unpack(**frame).status().code(), base::StatusCode::kCorrupt) << at;
       }
     }
   }
@@ -211,33 +211,33 @@ TEST(RendezvousChannel, FramesRepeatedLeftOutOrSentBackDoNotOpen) {
   SealedPair pair = sealed_pair();
   const Frame first = only(pair.host.pack(encode_welcome()).value());
   const Frame second = only(pair.host.pack(encode_welcome()).value());
-  Channel repeated = pair.guest;
+  Channel repeated = pair.joiner;
   EXPECT_TRUE(repeated.unpack(first).ok());
   EXPECT_FALSE(repeated.unpack(first).ok());
-  Channel skipped = pair.guest;
+  Channel skipped = pair.joiner;
   EXPECT_FALSE(skipped.unpack(second).ok());
   Channel sent_back = pair.host;
   EXPECT_FALSE(sent_back.unpack(first).ok());
-  EXPECT_FALSE(pair.guest.unpack({FrameType::kWelcome, {}}).ok()) << "plain, or cut to nothing";
+  EXPECT_FALSE(pair.joiner.unpack({FrameType::kWelcome, {}}).ok()) << "plain, or cut to nothing";
 }
 
 TEST(RendezvousHandshake, DamagedFramesGiveAnswersOrErrors) {
   base::RandomSequence random(11);
   Pair good(kRight);
   const Frame challenge = good.challenge();
-  const Frame proof = good.guest.take(challenge).value().value();
+  const Frame proof = good.joiner.take(challenge).value().value();
   for (int i = 0; i < 2000; ++i) {
     Pair pair(kRight);
-    for (Frame frame : {pair.guest.opening(), challenge, proof}) {
+    for (Frame frame : {pair.joiner.opening(), challenge, proof}) {
       frame.body.resize(random.next_below(frame.body.size() + 2));
       if (!frame.body.empty()) {
         frame.body[random.next_below(frame.body.size())] ^=
             static_cast<std::uint8_t>(1U << random.next_below(8));
       }
       (void)pair.host.take(frame);
-      (void)pair.guest.take(frame);
+      (void)pair.joiner.take(frame);
     }
-    EXPECT_FALSE(pair.host.is_done() || pair.guest.is_done());
+    EXPECT_FALSE(pair.host.is_done() || pair.joiner.is_done());
   }
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace spillway::runtime {
 namespace {

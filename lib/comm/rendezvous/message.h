@@ -3,15 +3,15 @@
 // The bytes of a rendezvous: frames of a header and a body on a TCP or Unix stream, little-endian.
 //
 //   header    magic 4, protocol 2, type 2, body length 4 = 12 bytes
-//   opening   guest to host: keying 1, random 32
-//   challenge host to guest: keying 1, random 32, proof 32 (only with a key)
-//   proof     guest to host: proof 32 (only with a key)
-//   hello     guest to host: nonce 16, random 32, instance 8, world 4, rank 4, patience 4, left 4
+//   opening   joiner to host: keying 1, random 32
+//   challenge host to joiner: keying 1, random 32, proof 32 (only with a key)
+//   proof     joiner to host: proof 32 (only with a key)
+//   hello     joiner to host: nonce 16, random 32, instance 8, world 4, rank 4, patience 4, left 4
 //             (both ms), version text (1 + n), blob (4 + n)
-//   welcome   host to guest: no body; the hello was accepted, wait for the other ranks
-//   refusal   host to guest: final 1, reason text (the rest)
-//   failure   host to guest: reason text (all); the rendezvous has failed
-//   gather    host to guest, in parts of kMaxPartBytes; only the last has this type:
+//   welcome   host to joiner: no body; the hello was accepted, wait for the other ranks
+//   refusal   host to joiner: final 1, reason text (the rest)
+//   failure   host to joiner: reason text (all); the rendezvous has failed
+//   gather    host to joiner, in parts of kMaxPartBytes; only the last has this type:
 //             world 4, drawn 32, then each rank's random 32 and blob (4 + n)
 //
 // With a key (handshake.h), only opening, challenge and a refusal without job data are sent before
@@ -31,7 +31,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "launch/rendezvous_point.h"
+#include "launch/launch.h"
 #include "wire/key.h"
 
 namespace spillway::runtime {
@@ -72,7 +72,7 @@ enum class FrameType : std::uint16_t {
   kMember = 16,
   kWelcomeMember = 17,
   kRoster = 18,
-  kSpeech = 19,
+  kMemberMessage = 19,
   kQuestion = 20,
   kReply = 21,
 };
@@ -87,7 +87,7 @@ inline std::string text_of(const Frame& frame) {
   return {frame.body.begin(), frame.body.end()};
 }
 
-// What ranks share before they meet.
+// The knowledge that ranks share before they meet.
 enum class Keying : std::uint8_t {
   kNone = 0,    // nothing
   kId = 1,      // the nonce of a unique id, known only to ranks that got the id
@@ -111,7 +111,7 @@ struct Hello {
   std::uint64_t instance = 0;  // tells a reconnecting process from a second one with the same rank
   std::uint32_t world = 0;
   std::uint32_t rank = 0;
-  base::Duration patience{};  // how long the guest waits in total
+  base::Duration patience{};  // how long the joiner waits in total
   base::Duration left{};      // the part of it that is left
   std::string version{};      // of the library
   Blob blob{};

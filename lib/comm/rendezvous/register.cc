@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/version.h"
-#include "comm/rendezvous/notice.h"
 
 namespace spillway::runtime {
 
-Register::Register(const Attendance& host, const Blob& own, base::Instant now)
+Register::Register(const Participant& host, const Blob& own, base::Instant now)
     : host_(host), slots_(host.world) {
   slots_[host.rank] = {.here = true,
                        .served = true,
@@ -105,7 +105,7 @@ std::vector<std::uint32_t> Register::missing() const {
   return ranks;
 }
 
-std::string Register::verdict(const std::string& where) const {
+std::string Register::failure_text(const std::string& where) const {
   const std::vector<std::uint32_t> absent = missing();
   const std::string patience = name_duration(first_to_go().patience);
   if (absent.empty()) {
@@ -126,10 +126,52 @@ std::string Register::verdict(const std::string& where) const {
                        who, where, patience);
 }
 
-std::string Register::interim(const std::string& where, base::Duration waited) const {
+std::string Register::waiting_text(const std::string& where, base::Duration waited) const {
   return fmt::format("rank {} is still waiting at {} for {}, after {} s of {}", host_.rank, where,
                      name_ranks(missing(), host_.world), waited.count() / 1'000'000'000,
                      name_duration(first_to_go().patience));
+}
+
+namespace {
+
+constexpr std::size_t kMaxRunsNamed = 12;
+
+std::string name_run(std::uint32_t first, std::uint32_t last) {
+  return first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
+}
+
+// "a", "a and b", "a, b and c"
+std::string joined(const std::vector<std::string>& parts) {
+  if (parts.size() == 1) {
+    return parts.front();
+  }
+  return fmt::format("{} and {}", fmt::join(parts.begin(), parts.end() - 1, ", "), parts.back());
+}
+
+}  // namespace
+
+std::string name_ranks(std::span<const std::uint32_t> ranks, std::uint32_t world) {
+  std::vector<std::string> runs;
+  std::size_t at = 0;
+  while (at < ranks.size() && runs.size() < kMaxRunsNamed) {
+    std::size_t end = at + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) {
+      ++end;
+    }
+    // Two in a row are listed as two: "3 and 4".
+    end = end - at == 2 ? at + 1 : end;
+    runs.push_back(name_run(ranks[at], ranks[end - 1]));
+    at = end;
+  }
+  if (at < ranks.size()) {
+    runs.push_back(fmt::format("{} others", ranks.size() - at));
+  }
+  return fmt::format("{} {} of {}", ranks.size() == 1 ? "rank" : "ranks", joined(runs), world);
+}
+
+std::string name_duration(base::Duration duration) {
+  const std::int64_t ms = duration.count() / 1'000'000;
+  return ms % 1000 == 0 ? fmt::format("{} s", ms / 1000) : fmt::format("{} ms", ms);
 }
 
 }  // namespace spillway::runtime

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@
 
 namespace spillway::runtime {
 
-// What a rank brings to a rendezvous besides its blob.
-struct Attendance {
+// A rank's part of a rendezvous besides its blob.
+struct Participant {
   std::uint32_t rank = 0;
   std::uint32_t world = 1;
   Nonce nonce{};
@@ -31,9 +32,9 @@ struct Attendance {
 class Register {
  public:
   // The host counts as here and served from the beginning.
-  Register(const Attendance& host, const Blob& own, base::Instant now);
+  Register(const Participant& host, const Blob& own, base::Instant now);
 
-  // Why the guest cannot enter; nullopt if it can.
+  // Why the joiner cannot enter; nullopt if it can.
   std::optional<Refusal> objection(const Hello& hello) const;
   // Requires that there is no objection. The same process may enter again.
   void enter(const Hello& hello, base::Instant now);
@@ -50,9 +51,9 @@ class Register {
 
   base::Instant deadline() const { return first_to_go().deadline; }
   // "ranks 3 and 7 of 8 did not come to `where` within 30 s; ..."
-  std::string verdict(const std::string& where) const;
+  std::string failure_text(const std::string& where) const;
   // The same while the host still waits.
-  std::string interim(const std::string& where, base::Duration waited) const;
+  std::string waiting_text(const std::string& where, base::Duration waited) const;
 
  private:
   struct Slot {
@@ -68,9 +69,49 @@ class Register {
   const Slot& first_to_go() const;
   std::vector<std::uint32_t> missing() const;
 
-  Attendance host_;
+  Participant host_;
   std::vector<Slot> slots_;
   bool sealed_ = false;
 };
+
+// The wording and timing of a rendezvous's messages to people.
+//
+// A waiting rank logs so after kFirstNotice, then at doubling intervals: a hung job explains
+// itself, and the log does not fill up.
+//
+// Plain values, given the time, and pure functions. One thread.
+
+inline constexpr base::Duration kFirstNotice = base::seconds(10);
+
+class WaitNotice {
+ public:
+  explicit WaitNotice(base::Instant begin) : begin_(begin) {}
+
+  // When the next notice is due.
+  base::Instant next() const { return begin_ + after_; }
+  base::Duration waited(base::Instant now) const { return now - begin_; }
+
+  // True once for each time that a notice is due.
+  bool is_due(base::Instant now) {
+    if (now < next()) {
+      return false;
+    }
+    while (next() <= now) {
+      after_ = after_ * 2;
+    }
+    return true;
+  }
+
+ private:
+  base::Instant begin_;
+  base::Duration after_ = kFirstNotice;
+};
+
+// "rank 3 of 8", "ranks 3 and 7 of 8", "ranks 1-5 and 7 of 8". Long lists end with the number of
+// others. `ranks` ascend and are not empty.
+std::string name_ranks(std::span<const std::uint32_t> ranks, std::uint32_t world);
+
+// "30 s", "250 ms"
+std::string name_duration(base::Duration duration);
 
 }  // namespace spillway::runtime

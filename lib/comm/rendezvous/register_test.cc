@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/rendezvous/register.h"
-
 #include <gtest/gtest.h>
 
 #include "base/version.h"
+#include "comm/rendezvous/register.h"
 
 namespace spillway::runtime {
+
 namespace {
 
 constexpr base::Instant kStart{base::seconds(100)};
@@ -69,7 +69,7 @@ TEST(RendezvousRegister, OnceSealedARankIsNotReplaced) {
   twin.instance = 5;
   EXPECT_NE(objection_to(list, twin), "");
   EXPECT_EQ(objection_to(list, hello_of(1, 2)), "");
-  EXPECT_TRUE(list.verdict("here").starts_with("rank 1 of 2 went away from here"));
+  EXPECT_TRUE(list.failure_text("here").starts_with("rank 1 of 2 went away from here"));
 }
 
 TEST(RendezvousRegister, IsServedWhenAllWereToldEvenIfTheyLeaveThen) {
@@ -92,7 +92,7 @@ TEST(RendezvousRegister, TheFirstToLosePatienceEndsIt) {
   list.enter(hasty, kStart);
   EXPECT_EQ(list.deadline(), kStart + base::seconds(4));
   EXPECT_TRUE(
-      list.verdict("h:1").starts_with("ranks 1 and 3 of 4 did not come to h:1 within 10 s;"));
+      list.failure_text("h:1").starts_with("ranks 1 and 3 of 4 did not come to h:1 within 10 s;"));
   list.leave(2);
   EXPECT_EQ(list.deadline(), kStart + base::seconds(30));
 }
@@ -100,9 +100,48 @@ TEST(RendezvousRegister, TheFirstToLosePatienceEndsIt) {
 TEST(RendezvousRegister, WhoWaitsStillSaysForWhom) {
   Register list = register_of(4);
   list.enter(hello_of(2), kStart);
-  EXPECT_EQ(list.interim("h:1", base::milliseconds(10'400)),
+  EXPECT_EQ(list.waiting_text("h:1", base::milliseconds(10'400)),
             "rank 0 is still waiting at h:1 for ranks 1 and 3 of 4, after 10 s of 30 s");
 }
 
 }  // namespace
+
+namespace {
+
+constexpr base::Instant kBegin{base::seconds(100)};
+
+TEST(WaitNotice, ComesAfterAWhileAndThenHalfAsOften) {
+  WaitNotice notice(kBegin);
+  EXPECT_FALSE(notice.is_due(kBegin + kFirstNotice - base::nanoseconds(1)));
+  EXPECT_TRUE(notice.is_due(kBegin + kFirstNotice));
+  EXPECT_FALSE(notice.is_due(kBegin + kFirstNotice));
+  EXPECT_EQ(notice.next(), kBegin + kFirstNotice * 2);
+  EXPECT_TRUE(notice.is_due(kBegin + kFirstNotice * 2));
+  EXPECT_EQ(notice.next(), kBegin + kFirstNotice * 4);
+}
+
+TEST(WaitNotice, WhoLooksLateIsToldOnce) {
+  WaitNotice notice(kBegin);
+  EXPECT_TRUE(notice.is_due(kBegin + kFirstNotice * 5));
+  EXPECT_FALSE(notice.is_due(kBegin + kFirstNotice * 5));
+  EXPECT_EQ(notice.next(), kBegin + kFirstNotice * 8);
+}
+
+TEST(RendezvousSentence, NamesRanks) {
+  const auto names = [](std::vector<std::uint32_t> ranks) { return name_ranks(ranks, 64); };
+  EXPECT_EQ(names({3}), "rank 3 of 64");
+  EXPECT_EQ(names({3, 7}), "ranks 3 and 7 of 64");
+  EXPECT_EQ(names({3, 4}), "ranks 3 and 4 of 64");
+  EXPECT_EQ(names({1, 2, 3, 4, 5, 9}), "ranks 1-5 and 9 of 64");
+  std::vector<std::uint32_t> odd;
+  for (std::uint32_t rank = 1; rank < 64; rank += 2) {
+    odd.push_back(rank);
+  }
+  EXPECT_EQ(names(odd), "ranks 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23 and 20 others of 64");
+  EXPECT_EQ(name_duration(base::seconds(30)), "30 s");
+  EXPECT_EQ(name_duration(base::milliseconds(250)), "250 ms");
+}
+
+}  // namespace
+
 }  // namespace spillway::runtime

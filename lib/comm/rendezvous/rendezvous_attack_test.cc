@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Strangers that act as guests or as the host of a rendezvous.
+// Strangers that act as joiners or as the host of a rendezvous.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -16,10 +16,9 @@
 #include <vector>
 
 #include "base/version.h"
-#include "comm/rendezvous/host.h"
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/rendezvous_testing.h"
-#include "net/stranger_book.h"
+#include "net/stranger_table.h"
 
 namespace spillway::runtime {
 namespace {
@@ -57,24 +56,24 @@ TEST(RendezvousAttack, WhoDoesNotKnowTheSecretLearnsNothingAndTakesNobodysPlace)
   const RendezvousPoint point = local_point();
   std::future<Gathered> host = join(launch_of(point, 0, 2), long_time(), kJobSecret);
   RawClient secretless(point);
-  secretless.say(encode(Opening{Keying::kNone, {1}}));
+  secretless.send(encode(Opening{Keying::kNone, {1}}));
   const Frame told = secretless.read_frame();
   EXPECT_EQ(told.type, FrameType::kRefusal);
   EXPECT_NE(text_of(told).find("give SPILLWAY_SECRET_FILE to all"), std::string::npos);
   EXPECT_EQ(secretless.read_to_end(), "");
 
   RawClient guessing(point);
-  guessing.say(encode(Opening{Keying::kSecret, {1}}));
+  guessing.send(encode(Opening{Keying::kSecret, {1}}));
   EXPECT_EQ(guessing.read_frame().type, FrameType::kChallenge);
-  guessing.say(encode(Proof{1}));
-  guessing.say(encode(hello_of(1, point.nonce)));
+  guessing.send(encode(Proof{1}));
+  guessing.send(encode(hello_of(1, point.nonce)));
   const Frame answer = guessing.read_frame();
   EXPECT_EQ(answer.type, FrameType::kRefusal);
   EXPECT_NE(text_of(answer).find("did not prove"), std::string::npos);
   EXPECT_EQ(guessing.read_to_end(), "");
 
   RawClient rude(point);
-  rude.say(encode(hello_of(1, point.nonce)));
+  rude.send(encode(hello_of(1, point.nonce)));
   EXPECT_EQ(rude.read_frame().type, FrameType::kRefusal);
 
   expect_all(join(launch_of(point, 1, 2), long_time(), kJobSecret), 2);
@@ -90,15 +89,15 @@ TEST(RendezvousAttack, AProofOfAnEarlierConnectionIsRefused) {
   const RendezvousPoint point = local_point();
   const Credential credential = Credential::of_secret(bytes_of(kJobSecret)).value();
   std::future<Gathered> host = join(launch_of(point, 0, 2), long_time(), kJobSecret);
-  // What an eavesdropper records of a real guest.
-  GuestHandshake real(credential, {1});
+  // An eavesdropper's recording of a real joiner.
+  JoinerHandshake real(credential, {1});
   RawClient first(point);
-  first.say(real.opening());
+  first.send(real.opening());
   const Frame proof = real.take(first.read_frame()).value().value();
   RawClient again(point);
-  again.say(real.opening());
+  again.send(real.opening());
   again.read_frame();
-  again.say(proof);
+  again.send(proof);
   EXPECT_EQ(again.read_frame().type, FrameType::kRefusal);
   expect_all(join(launch_of(point, 1, 2), long_time(), kJobSecret), 2);
   EXPECT_EQ(host.get()->strangers[StrangerKind::kUnproven], 1U);
@@ -110,9 +109,9 @@ TEST(RendezvousAttack, HelloThatWasChangedOnItsWayIsRefused) {
   {
     RawClient client(point);
     const Credential credential = Credential::of_secret(bytes_of(kJobSecret)).value();
-    GuestHandshake real(credential, {1});
-    client.say(real.opening());
-    client.say(real.take(client.read_frame()).value().value());
+    JoinerHandshake real(credential, {1});
+    client.send(real.opening());
+    client.send(real.take(client.read_frame()).value().value());
     Channel channel = real.channel();
     Blob hello = channel.pack(encode(hello_of(1, point.nonce))).value();
     hello[kFrameHeaderBytes + 70] ^= 1;
@@ -130,7 +129,7 @@ TEST(RendezvousAttack, AHostWithoutTheSecretHearsNothingAboutTheJobAndIsNotBelie
                                    encode(Challenge{Keying::kNone, {9}, {}}),
                                    encode(Refusal{true, "you are not wanted"}),
                                    encode_failure("it is over"), encode(forged).front()};
-  std::future<Gathered> guest = join(launch_of(point, 1, 2), long_time(), kJobSecret);
+  std::future<Gathered> joiner = join(launch_of(point, 1, 2), long_time(), kJobSecret);
   {
     FakeHost fake(point);
     for (const Frame& lie : lies) {
@@ -138,47 +137,47 @@ TEST(RendezvousAttack, AHostWithoutTheSecretHearsNothingAboutTheJobAndIsNotBelie
       const Frame opening = end.read_frame();
       EXPECT_EQ(opening.type, FrameType::kOpening);
       EXPECT_EQ(opening.body.size(), 1 + sizeof(Random));
-      end.say(lie);
+      end.send(lie);
       EXPECT_EQ(end.read_to_end(), "") << "it says no more";
     }
   }
   // None of these refusals was final.
   expect_all(join(launch_of(point, 0, 2), long_time(), kJobSecret), 2);
-  expect_all(std::move(guest), 2);
+  expect_all(std::move(joiner), 2);
 }
 
 TEST(RendezvousAttack, AGuestSaysAtLastWhatAnUnprovenHostSaid) {
   expect_with_some_patience([](base::Duration patience) {
     const RendezvousPoint point = local_point();
     FakeHost fake(point);
-    std::vector<std::future<Gathered>> guest;
-    guest.push_back(join(launch_of(point, 1, 2), patience, kJobSecret));
-    while (guest[0].wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
+    std::vector<std::future<Gathered>> joiner;
+    joiner.push_back(join(launch_of(point, 1, 2), patience, kJobSecret));
+    while (joiner[0].wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
       if (std::optional<RawEnd> end = fake.next_guest_within(base::milliseconds(50))) {
         end->try_to_say(encode(Refusal{true, "you are not wanted"}));
         end->read_to_end();
       }
     }
-    return all_say(std::move(guest), "refused this rank: you are not wanted");
+    return all_say(std::move(joiner), "refused this rank: you are not wanted");
   });
 }
 
 TEST(RendezvousAttack, AnOldGatherIsNotTakenForThisOne) {
   const RendezvousPoint point = local_point();
-  std::future<Gathered> guest = join(launch_of(point, 1, 2));
+  std::future<Gathered> joiner = join(launch_of(point, 1, 2));
   {
     FakeHost fake(point);
     const Gather old{.drawn = {}, .randoms = {{1}, {2}}, .blobs = {{1}, {2}}};
     RawEnd end = fake.next_guest();
     EXPECT_EQ(end.read_frame().type, FrameType::kOpening);
-    end.say(encode(Challenge{}));
+    end.send(encode(Challenge{}));
     EXPECT_EQ(end.read_frame().type, FrameType::kHello);
-    end.say(encode_welcome());
-    end.say(encode(old).front());
+    end.send(encode_welcome());
+    end.send(encode(old).front());
     EXPECT_EQ(end.read_to_end(), "");
   }
   expect_all(join(launch_of(point, 0, 2)), 2);
-  expect_all(std::move(guest), 2);
+  expect_all(std::move(joiner), 2);
 }
 
 TEST(RendezvousAttack, RanksWithAndWithoutASecretAreToldSo) {
@@ -199,10 +198,10 @@ TEST(RendezvousAttack, RanksWithDifferentSecretsDoNotMeet) {
     const RendezvousPoint point = local_point();
     std::vector<std::future<Gathered>> host;
     host.push_back(join(launch_of(point, 0, 2), patience * 2, kJobSecret));
-    std::vector<std::future<Gathered>> guest;
-    guest.push_back(join(launch_of(point, 1, 2), patience, "another secret, not that"));
+    std::vector<std::future<Gathered>> joiner;
+    joiner.push_back(join(launch_of(point, 1, 2), patience, "another secret, not that"));
     const ::testing::AssertionResult refused =
-        all_say(std::move(guest), "did not prove that it knows the job's secret");
+        all_say(std::move(joiner), "did not prove that it knows the job's secret");
     const ::testing::AssertionResult missed = all_say(std::move(host), "rank 1 of 2 did not come");
     return refused ? missed : refused;
   });
@@ -232,8 +231,8 @@ class OpenFiles {
 
 // Strangers from one address, for this process's limit of files.
 std::size_t most_from_one_address() {
-  return net::StrangerBook::most_of(net::StrangerBook::files_of_process(), kStrangerBytes) /
-         net::StrangerBook::kSourceShare;
+  return net::StrangerTable::most_of(net::StrangerTable::files_of_process(), kStrangerBytes) /
+         net::StrangerTable::kSourceShare;
 }
 
 // One address holds only its share of the strangers' places, and silent strangers lose theirs to
@@ -245,7 +244,7 @@ TEST(RendezvousAttack, AFloodOfSilentStrangersDoesNotKeepRanksOut) {
     GTEST_SKIP() << "this process may not open enough files";
   }
   const std::size_t most = most_from_one_address();
-  ASSERT_EQ(most, 2048 / net::StrangerBook::kDescriptorShare / net::StrangerBook::kSourceShare);
+  ASSERT_EQ(most, 2048 / net::StrangerTable::kDescriptorShare / net::StrangerTable::kSourceShare);
   const UniqueId id = new_id();
   const RendezvousPoint point = point_of(parse_unique_id(id).value());
   std::list<RawClient> flood;
@@ -274,12 +273,13 @@ TEST(RendezvousAttack, AFloodOfSilentStrangersDoesNotKeepRanksOut) {
 TEST(RendezvousAttack, AFloodThatDoesNotEndDoesNotKeepRanksOut) {
   constexpr std::uint32_t kWorld = 8;
   const UniqueId id = new_id();
-  const Door door = doors_of(point_of(parse_unique_id(id).value())).value().front();
+  const StreamAddress where =
+      stream_addresses_of(point_of(parse_unique_id(id).value())).value().front();
   std::atomic<bool> is_over = false;
   const std::future<void> flood = std::async(std::launch::async, [&] {
     std::deque<RawEnd> held;
     for (std::size_t i = 0; !is_over; ++i) {
-      base::Result<net::UniqueFd> stranger = connect_to(door, base::milliseconds(100));
+      base::Result<net::UniqueFd> stranger = connect_to(where, base::milliseconds(100));
       if (!stranger.ok()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/rendezvous/rendezvous.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,10 +7,12 @@
 
 #include "base/random.h"
 #include "base/version.h"
-#include "comm/rendezvous/notice.h"
+#include "comm/rendezvous/register.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/rendezvous_testing.h"
 
 namespace spillway::runtime {
+
 namespace {
 
 using testing_rendezvous::all_blobs;
@@ -134,7 +134,7 @@ TEST(Rendezvous, TheHostTakesTheNextPortWhereTheFirstIsTaken) {
   point.places.insert(point.places.begin(), first.places.front());
   std::future<Gathered> host = join(launch_of(point, 0, 2));
   // The stranger at the first port answers like a web server would.
-  std::future<Gathered> guest = join(launch_of(point, 1, 2));
+  std::future<Gathered> joiner = join(launch_of(point, 1, 2));
   const net::UniqueFd listener = take_listener(parse_unique_id(taken).value());
   ASSERT_TRUE(wait_for(listener, POLLIN, long_time()));
   const net::UniqueFd stranger = accept_from(listener).socket;
@@ -142,7 +142,7 @@ TEST(Rendezvous, TheHostTakesTheNextPortWhereTheFirstIsTaken) {
   std::size_t sent = 0;
   EXPECT_EQ(send_some(stranger, Blob(page.begin(), page.end()), sent), StreamState::kOpen);
   expect_all(std::move(host), 2);
-  expect_all(std::move(guest), 2);
+  expect_all(std::move(joiner), 2);
 }
 
 TEST(Rendezvous, EveryoneHearsWhoDidNotCome) {
@@ -213,7 +213,7 @@ TEST(Rendezvous, AnotherWorldOrVersionOrASecondOfARankIsRefused) {
   RawClient old = guest_at(id);
   Hello hello = hello_for(id, 1, 3);
   hello.version = "0.0.1";
-  old.say(encode(hello));
+  old.send(encode(hello));
   EXPECT_NE(
       parse_refusal(old.read_frame().body)->reason.find("install the same version everywhere"),
       std::string::npos);
@@ -228,14 +228,14 @@ TEST(Rendezvous, ARankThatDiedIsReplacedAndOneThatComesAgainIsKnown) {
   std::future<Gathered> host = join(id, 0, 3);
   {
     RawClient dead = guest_at(id);
-    dead.say(encode(hello_for(id, 1, 3)));
+    dead.send(encode(hello_for(id, 1, 3)));
     EXPECT_EQ(dead.read_frame().type, FrameType::kWelcome);
   }
   RawClient first = guest_at(id);
-  first.say(encode(hello_for(id, 2, 3)));
+  first.send(encode(hello_for(id, 2, 3)));
   EXPECT_EQ(first.read_frame().type, FrameType::kWelcome);
   RawClient second = guest_at(id);
-  second.say(encode(hello_for(id, 2, 3)));
+  second.send(encode(hello_for(id, 2, 3)));
   EXPECT_EQ(second.read_frame().type, FrameType::kWelcome);
   EXPECT_EQ(first.read_to_end(), "");
   expect_all(join(id, 1, 3), 3);
@@ -254,8 +254,8 @@ TEST(Rendezvous, WrongCallsAreErrors) {
 }
 
 TEST(Rendezvous, AloneThereIsNothingToWaitFor) {
-  const Meeting one = exchange(Launch{}, {}, {5}, kShort).value();
-  const Meeting other = exchange(new_id(), {0, 1}, {}, {5}, kShort).value();
+  const RendezvousResult one = exchange(Launch{}, {}, {5}, kShort).value();
+  const RendezvousResult other = exchange(new_id(), {0, 1}, {}, {5}, kShort).value();
   EXPECT_EQ(one.blobs, std::vector<Blob>{{5}});
   EXPECT_EQ(other.blobs, std::vector<Blob>{{5}});
   EXPECT_NE(one.key, other.key);
@@ -271,4 +271,50 @@ TEST(Rendezvous, RankZeroSaysWhenItsPlaceIsTakenOrElsewhere) {
 }
 
 }  // namespace
+
+namespace {
+
+Gather gather_of_two() {
+  return {.drawn = {}, .randoms = {{1}, {2}}, .blobs = {{10}, {20}}};
+}
+
+wire::RunKey key_of(const Credential& credential, const Gather& gather) {
+  return result_of(credential, gather).value().key;
+}
+
+TEST(RendezvousOutcome, TheKeyFollowsFromSecretDrawingAndEveryRandom) {
+  const Credential none;
+  const Credential secret = Credential::of_secret(Blob(16, 1)).value();
+  const wire::RunKey key = key_of(secret, gather_of_two());
+  EXPECT_EQ(key, key_of(secret, gather_of_two()));
+  EXPECT_NE(key, key_of(none, gather_of_two()));
+  EXPECT_NE(key, key_of(Credential::of_secret(Blob(16, 2)).value(), gather_of_two()));
+  Gather other = gather_of_two();
+  other.drawn.bytes[31] = 1;
+  EXPECT_NE(key, key_of(secret, other));
+  EXPECT_NE(key_of(none, gather_of_two()), key_of(none, other));
+  for (const std::size_t rank : {0, 1}) {
+    other = gather_of_two();
+    other.randoms[rank][31] ^= 1;
+    EXPECT_NE(key, key_of(secret, other));
+  }
+  other = gather_of_two();
+  std::swap(other.randoms[0], other.randoms[1]);
+  EXPECT_NE(key, key_of(secret, other));
+}
+
+TEST(RendezvousOutcome, StrangersAreCountedByWhatTheyWere) {
+  StrangerCounts counts;
+  EXPECT_EQ(counts.to_string(), "");
+  counts[StrangerKind::kUnproven] = 2;
+  ++counts[StrangerKind::kSilent];
+  counts[StrangerKind::kCrowded] = 3;
+  EXPECT_EQ(counts.total(), 6U);
+  EXPECT_EQ(counts.to_string(),
+            "turned away: 2 did not prove that they belong to this job; 1 did not say in time who "
+            "they are; 3 came when all places of their address were taken");
+}
+
+}  // namespace
+
 }  // namespace spillway::runtime

@@ -24,7 +24,7 @@
 
 namespace spillway::runtime::testing_rendezvous {
 
-using Gathered = base::Result<Meeting>;
+using Gathered = base::Result<RendezvousResult>;
 
 inline constexpr base::Duration kShort =
     base::milliseconds(400);  // for events that must not happen
@@ -132,7 +132,7 @@ class RawEnd {
     ASSERT_EQ(sent, bytes.size());
   }
   // Sends through the channel.
-  void say(const Frame& frame) { send(channel_.pack(frame).value()); }
+  void send(const Frame& frame) { send(channel_.pack(frame).value()); }
   // Sends to a peer that may have closed.
   void try_to_say(const Frame& frame) {
     std::size_t sent = 0;
@@ -181,12 +181,12 @@ class RawClient : public RawEnd {
   explicit RawClient(const RendezvousPoint& point) : RawEnd(connect(point)) {}
 
   void shake_hands(const Credential& credential, const Random& random = {42}) {
-    GuestHandshake handshake(credential, random);
-    say(handshake.opening());
+    JoinerHandshake handshake(credential, random);
+    send(handshake.opening());
     const auto proof = handshake.take(read_frame());
     ASSERT_TRUE(proof.ok()) << proof.status().message();
     if (proof->has_value()) {
-      say(**proof);
+      send(**proof);
     }
     set_channel(handshake.channel());
   }
@@ -196,7 +196,7 @@ class RawClient : public RawEnd {
   static net::UniqueFd connect(const RendezvousPoint& point) {
     harness::Limit limit;
     while (!limit.is_over()) {
-      auto stream = connect_to(doors_of(point).value().front(), long_time());
+      auto stream = connect_to(stream_addresses_of(point).value().front(), long_time());
       if (stream.ok()) {
         return std::move(stream).value();
       }

@@ -19,10 +19,10 @@
 
 namespace spillway::runtime {
 
-Door door_of(const net::SocketAddress& address, std::string text) {
-  Door door{.address = {}, .size = address.size(), .text = std::move(text)};
-  std::memcpy(&door.address, address.data(), address.size());
-  return door;
+StreamAddress stream_address_of(const net::SocketAddress& address, std::string text) {
+  StreamAddress where{.address = {}, .size = address.size(), .text = std::move(text)};
+  std::memcpy(&where.address, address.data(), address.size());
+  return where;
 }
 
 namespace {
@@ -40,17 +40,17 @@ int poll_ms(base::Duration patience) {
 }
 
 // An abstract name begins with a zero byte and has no file.
-Door local_door(const RendezvousPoint& point) {
-  Door door{.address = {}, .size = 0, .text = point.to_string()};
-  auto& address = reinterpret_cast<sockaddr_un&>(door.address);
+StreamAddress unix_address_of(const RendezvousPoint& point) {
+  StreamAddress where{.address = {}, .size = 0, .text = point.to_string()};
+  auto& address = reinterpret_cast<sockaddr_un&>(where.address);
   address.sun_family = AF_UNIX;
   const std::size_t length = std::min(point.local_name.size(), sizeof(address.sun_path) - 1);
   std::memcpy(address.sun_path + 1, point.local_name.data(), length);
-  door.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  return door;
+  where.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return where;
 }
 
-base::Status append_doors(const Place& place, std::vector<Door>& doors) {
+base::Status append_addresses(const Place& place, std::vector<StreamAddress>& addresses) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
@@ -65,7 +65,7 @@ base::Status append_doors(const Place& place, std::vector<Door>& doors) {
     sockaddr_storage storage{};
     std::memcpy(&storage, entry->ai_addr, entry->ai_addrlen);
     const auto address = net::SocketAddress::from(storage).with_port(place.port);
-    doors.push_back(door_of(address, place.to_string()));
+    addresses.push_back(stream_address_of(address, place.to_string()));
   }
   return {};
 }
@@ -97,24 +97,24 @@ base::Status cannot_listen(const std::string& where, int error) {
   return net::system_error(fmt::format("wait for the other ranks at {}", where), error, hint);
 }
 
-base::Result<net::UniqueFd> listen_at_door(const Door& door) {
+base::Result<net::UniqueFd> listen_on(const StreamAddress& where) {
   net::UniqueFd socket(
-      ::socket(door.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      ::socket(where.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int yes = 1;
   const int no = 0;
   if (!socket.valid()) {
     return net::system_error("open a socket for the other ranks", errno);
   }
-  if (door.address.ss_family != AF_UNIX) {
+  if (where.address.ss_family != AF_UNIX) {
     // Allows a port whose last owner has just closed it.
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   }
-  if (door.address.ss_family == AF_INET6) {
+  if (where.address.ss_family == AF_INET6) {
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
   }
-  if (::bind(socket.get(), plain(door.address), door.size) != 0 ||
+  if (::bind(socket.get(), plain(where.address), where.size) != 0 ||
       ::listen(socket.get(), kMaxWaiting) != 0) {
-    return cannot_listen(door.text, errno);
+    return cannot_listen(where.text, errno);
   }
   return socket;
 }
@@ -122,11 +122,12 @@ base::Result<net::UniqueFd> listen_at_door(const Door& door) {
 // Listens at every address of this host, of both families if it has IPv6.
 base::Result<net::UniqueFd> listen_everywhere(const Place& place) {
   const auto both = net::SocketAddress::parse(fmt::format("[::]:{}", place.port));
-  base::Result<net::UniqueFd> socket = listen_at_door(door_of(*both, place.to_string()));
+  base::Result<net::UniqueFd> socket = listen_on(stream_address_of(*both, place.to_string()));
   if (socket.ok()) {
     return socket;
   }
-  return listen_at_door(door_of(net::SocketAddress().with_port(place.port), place.to_string()));
+  return listen_on(
+      stream_address_of(net::SocketAddress().with_port(place.port), place.to_string()));
 }
 
 bool of_another_user(const net::UniqueFd& socket) {
@@ -154,8 +155,8 @@ bool is_connected_to_itself(const net::UniqueFd& socket) {
          net::SocketAddress::from(own) == net::SocketAddress::from(peer);
 }
 
-std::string attempt_at(const Door& door) {
-  return fmt::format("connect to {}", door.text);
+std::string attempt_at(const StreamAddress& where) {
+  return fmt::format("connect to {}", where.text);
 }
 
 int connection_error(const net::UniqueFd& socket) {
@@ -166,26 +167,26 @@ int connection_error(const net::UniqueFd& socket) {
 
 }  // namespace
 
-base::Result<std::vector<Door>> doors_of(const RendezvousPoint& point) {
+base::Result<std::vector<StreamAddress>> stream_addresses_of(const RendezvousPoint& point) {
   if (!point.local_name.empty()) {
-    return std::vector<Door>{local_door(point)};
+    return std::vector<StreamAddress>{unix_address_of(point)};
   }
-  std::vector<Door> doors;
+  std::vector<StreamAddress> addresses;
   base::Status last = base::invalid_argument("there is no place for the ranks to meet");
   for (const Place& place : point.places) {
-    const base::Status found = append_doors(place, doors);
+    const base::Status found = append_addresses(place, addresses);
     last = found.ok() ? last : found;
   }
-  return doors.empty() ? base::Result<std::vector<Door>>(last) : doors;
+  return addresses.empty() ? base::Result<std::vector<StreamAddress>>(last) : addresses;
 }
 
 base::Result<net::UniqueFd> listen_exactly(const net::SocketAddress& address) {
-  return listen_at_door(door_of(address, address.to_string()));
+  return listen_on(stream_address_of(address, address.to_string()));
 }
 
 base::Result<Listening> listen_at(const RendezvousPoint& point) {
   if (!point.local_name.empty()) {
-    base::Result<net::UniqueFd> socket = listen_at_door(local_door(point));
+    base::Result<net::UniqueFd> socket = listen_on(unix_address_of(point));
     return socket.ok()
                ? base::Result<Listening>(Listening{std::move(socket).value(), point.to_string()})
                : socket.status();
@@ -208,51 +209,51 @@ bool wait_for(const net::UniqueFd& socket, short events, base::Duration patience
   return ::poll(&waiting, 1, poll_ms(patience)) > 0;
 }
 
-base::Result<net::UniqueFd> begin_to_connect(const Door& door) {
+base::Result<net::UniqueFd> begin_to_connect(const StreamAddress& where) {
   net::UniqueFd socket(
-      ::socket(door.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      ::socket(where.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) {
     return net::system_error("open a socket for the rendezvous", errno);
   }
-  if (::connect(socket.get(), plain(door.address), door.size) != 0 && errno != EINPROGRESS) {
-    return net::system_error(attempt_at(door), errno);
+  if (::connect(socket.get(), plain(where.address), where.size) != 0 && errno != EINPROGRESS) {
+    return net::system_error(attempt_at(where), errno);
   }
   return socket;
 }
 
-base::Status finish_connecting(const net::UniqueFd& socket, const Door& door) {
+base::Status finish_connecting(const net::UniqueFd& socket, const StreamAddress& where) {
   if (const int error = connection_error(socket); error != 0) {
-    return net::system_error(attempt_at(door), error);
+    return net::system_error(attempt_at(where), error);
   }
   if (is_connected_to_itself(socket)) {
-    return net::system_error(attempt_at(door), ECONNREFUSED);
+    return net::system_error(attempt_at(where), ECONNREFUSED);
   }
   if (of_another_user(socket)) {
     return {base::StatusCode::kForeign,
-            fmt::format("{} belongs to another user's process", door.text)};
+            fmt::format("{} belongs to another user's process", where.text)};
   }
   return {};
 }
 
-base::Result<net::UniqueFd> connect_to(const Door& door, base::Duration patience) {
-  base::Result<net::UniqueFd> socket = begin_to_connect(door);
+base::Result<net::UniqueFd> connect_to(const StreamAddress& where, base::Duration patience) {
+  base::Result<net::UniqueFd> socket = begin_to_connect(where);
   if (!socket.ok()) {
     return socket;
   }
   if (!wait_for(*socket, POLLOUT, patience)) {
-    return net::system_error(attempt_at(door), ETIMEDOUT);
+    return net::system_error(attempt_at(where), ETIMEDOUT);
   }
-  const base::Status status = finish_connecting(*socket, door);
+  const base::Status status = finish_connecting(*socket, where);
   return status.ok() ? std::move(socket) : base::Result<net::UniqueFd>(status);
 }
 
-Newcomer accept_from(const net::UniqueFd& listener) {
+AcceptedClient accept_from(const net::UniqueFd& listener) {
   sockaddr_storage peer{};
   socklen_t size = sizeof(peer);
   net::UniqueFd socket(::accept4(listener.get(), reinterpret_cast<sockaddr*>(&peer), &size,
                                  SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.valid()) {
-    return {.socket = {}, .source = {}, .is_crowded = errno == EMFILE || errno == ENFILE};
+    return {.socket = {}, .source = {}, .is_out_of_files = errno == EMFILE || errno == ENFILE};
   }
   if (of_another_user(socket)) {
     return {};
@@ -260,7 +261,7 @@ Newcomer accept_from(const net::UniqueFd& listener) {
   const bool has_address = peer.ss_family == AF_INET || peer.ss_family == AF_INET6;
   return {.socket = std::move(socket),
           .source = has_address ? net::SocketAddress::from(peer).with_port(0).to_string() : "",
-          .is_crowded = false};
+          .is_out_of_files = false};
 }
 
 StreamState receive_some(const net::UniqueFd& socket, std::vector<std::uint8_t>& to) {

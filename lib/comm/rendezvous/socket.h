@@ -14,21 +14,21 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "launch/rendezvous_point.h"
+#include "launch/launch.h"
 #include "net/address.h"
 #include "net/system_call.h"
 
 namespace spillway::runtime {
 
 // One address to connect to.
-struct Door {
+struct StreamAddress {
   sockaddr_storage address{};
   socklen_t size = 0;
   std::string text{};  // for messages
 };
 
 // All addresses of a point, in order; at least one.
-base::Result<std::vector<Door>> doors_of(const RendezvousPoint& point);
+base::Result<std::vector<StreamAddress>> stream_addresses_of(const RendezvousPoint& point);
 
 struct Listening {
   net::UniqueFd socket{};
@@ -42,21 +42,21 @@ base::Result<Listening> listen_at(const RendezvousPoint& point);
 // Listens at exactly this address; port 0 means any free port.
 base::Result<net::UniqueFd> listen_exactly(const net::SocketAddress& address);
 
-// The door of an address.
-Door door_of(const net::SocketAddress& address, std::string text);
+// The listening socket of an address.
+StreamAddress stream_address_of(const net::SocketAddress& address, std::string text);
 
 // Starts connecting. Once the socket is writable, finish_connecting() returns the outcome.
-base::Result<net::UniqueFd> begin_to_connect(const Door& door);
-base::Status finish_connecting(const net::UniqueFd& socket, const Door& door);
+base::Result<net::UniqueFd> begin_to_connect(const StreamAddress& where);
+base::Status finish_connecting(const net::UniqueFd& socket, const StreamAddress& where);
 // Both: a connection, or an error after at most `patience`.
-base::Result<net::UniqueFd> connect_to(const Door& door, base::Duration patience);
-struct Newcomer {
-  net::UniqueFd socket{};   // invalid if no client waits
-  std::string source{};     // the client's address without a port; empty on a Unix socket
-  bool is_crowded = false;  // a client waits, but this process is out of file descriptors
+base::Result<net::UniqueFd> connect_to(const StreamAddress& where, base::Duration patience);
+struct AcceptedClient {
+  net::UniqueFd socket{};        // invalid if no client waits
+  std::string source{};          // the client's address without a port; empty on a Unix socket
+  bool is_out_of_files = false;  // a client waits, but this process is out of file descriptors
 };
 // Accepts the next client.
-Newcomer accept_from(const net::UniqueFd& listener);
+AcceptedClient accept_from(const net::UniqueFd& listener);
 
 // True if `socket` becomes ready for `events` (of poll) within `patience`.
 bool wait_for(const net::UniqueFd& socket, short events, base::Duration patience);

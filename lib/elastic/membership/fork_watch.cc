@@ -33,10 +33,10 @@ std::uint64_t value_at(std::uint64_t point, base::ByteView bytes) {
 }
 
 std::vector<std::uint8_t> bytes_of(const Decision& decision) {
-  return encode(Verdict{decision});
+  return encode(DecisionNotice{decision});
 }
 
-bool differs(const Following& said, base::ByteView bytes) {
+bool differs(const Fingerprint& said, base::ByteView bytes) {
   return said.value != value_at(said.point, bytes);
 }
 
@@ -54,15 +54,16 @@ void ForkWatch::note(const Decision& decision) {
   std::erase_if(early_, [](const auto& member) { return member.second.empty(); });
 }
 
-std::optional<Following> ForkWatch::fingerprint(std::uint64_t point) const {
+std::optional<Fingerprint> ForkWatch::fingerprint(std::uint64_t point) const {
   if (followed_.empty()) {
     return std::nullopt;
   }
   const Followed& latest = followed_.back();
-  return Following{latest.epoch, point, value_at(point, latest.bytes)};
+  return Fingerprint{latest.epoch, point, value_at(point, latest.bytes)};
 }
 
-ForkWatch::Comparison ForkWatch::compare(MemberId from, const Following& said, base::Instant now) {
+ForkWatch::Comparison ForkWatch::compare(MemberId from, const Fingerprint& said,
+                                         base::Instant now) {
   if (followed_.empty() || said.epoch > followed_.back().epoch) {
     std::vector<Early>& early = early_[from];
     if (early.size() < kEarly) {
@@ -77,7 +78,7 @@ ForkWatch::Comparison ForkWatch::compare(MemberId from, const Following& said, b
   return differs(said, ours->bytes) ? Comparison::kContradicts : Comparison::kAgrees;
 }
 
-std::optional<Following> ForkWatch::contradiction(const Decision& decision) const {
+std::optional<Fingerprint> ForkWatch::contradiction(const Decision& decision) const {
   const std::vector<std::uint8_t> bytes = bytes_of(decision);
   for (const auto& [from, words] : early_) {
     for (const Early& early : words) {
@@ -99,8 +100,8 @@ std::vector<MemberId> ForkWatch::ahead_since(base::Instant then) const {
   return found;
 }
 
-std::vector<Following> ForkWatch::early_of(MemberId member) const {
-  std::vector<Following> found;
+std::vector<Fingerprint> ForkWatch::early_of(MemberId member) const {
+  std::vector<Fingerprint> found;
   if (const auto at = early_.find(member); at != early_.end()) {
     std::ranges::transform(at->second, std::back_inserter(found), &Early::said);
   }

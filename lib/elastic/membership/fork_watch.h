@@ -49,16 +49,16 @@ class ForkWatch {
   // Follows this decision from now on. Drops early fingerprints of its epoch and earlier ones.
   void note(const Decision& decision);
   // The fingerprint of the latest decision at this point; unset before the first decision.
-  std::optional<Following> fingerprint(std::uint64_t point) const;
+  std::optional<Fingerprint> fingerprint(std::uint64_t point) const;
 
   // Compares the decision that a member follows with the one followed here.
-  Comparison compare(MemberId from, const Following& said, base::Instant now);
+  Comparison compare(MemberId from, const Fingerprint& said, base::Instant now);
   // An early fingerprint of the same epoch that contradicts this decision; unset if none.
-  std::optional<Following> contradiction(const Decision& decision) const;
+  std::optional<Fingerprint> contradiction(const Decision& decision) const;
   // Members that have been ahead of this one since `then` or longer.
   std::vector<MemberId> ahead_since(base::Instant then) const;
   // The early fingerprints of this member.
-  std::vector<Following> early_of(MemberId member) const;
+  std::vector<Fingerprint> early_of(MemberId member) const;
   void keep_only(const std::function<bool(MemberId)>& is_present);
 
  private:
@@ -67,7 +67,7 @@ class ForkWatch {
     std::vector<std::uint8_t> bytes{};
   };
   struct Early {
-    Following said{};
+    Fingerprint said{};
     base::Instant heard{};
   };
 

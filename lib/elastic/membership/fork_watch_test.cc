@@ -28,7 +28,7 @@ TEST(ForkWatch, FindsAnotherDecisionBeforeAndAfterItsOwn) {
   ForkWatch other;
   EXPECT_FALSE(one.fingerprint(5));
   other.note(there);
-  const Following said = other.fingerprint(0x1234567890abcdef).value();
+  const Fingerprint said = other.fingerprint(0x1234567890abcdef).value();
   EXPECT_EQ(one.compare(9, said, kNow), Comparison::kLater) << "nothing is decided here yet";
   EXPECT_EQ(one.contradiction(here), said);
   EXPECT_FALSE(one.contradiction(there));
@@ -42,10 +42,10 @@ TEST(ForkWatch, KeepsTheFirstThatAMemberSaysAheadOfTime) {
   const Decision here = decision_of(2, {1, 3});
   ForkWatch other;
   other.note(decision_of(2, {2, 3}));
-  const Following lie = other.fingerprint(5).value();
+  const Fingerprint lie = other.fingerprint(5).value();
   ForkWatch same;
   same.note(here);
-  const Following truth = same.fingerprint(6).value();
+  const Fingerprint truth = same.fingerprint(6).value();
   for (const bool lie_comes_first : {false, true}) {
     ForkWatch one;
     one.compare(9, lie_comes_first ? lie : truth, kNow);
@@ -72,7 +72,7 @@ TEST(ForkWatch, RemembersSomeEpochs) {
   ForkWatch one;
   ForkWatch other;
   other.note(decision_of(2, {2, 3}));
-  const Following said = other.fingerprint(77).value();
+  const Fingerprint said = other.fingerprint(77).value();
   for (std::uint32_t epoch = 2; epoch < 2 + ForkWatch::kRemembered; ++epoch) {
     one.note(decision_of(epoch, {1, 3}));
     EXPECT_EQ(one.compare(9, said, kNow), Comparison::kContradicts);
@@ -128,8 +128,8 @@ TEST(LyingMember, ADriverThatTellsEachSomethingElseEndsTheJob) {
 // Two members are told of two epochs that neither is in, so neither can ever compare one of them.
 TEST(LyingMember, OneThatLeavesEpochsOutEndsTheJob) {
   Cluster cluster({}, 4, 0);
-  cluster.say(4, 1, Verdict{decision_of(100, {1, 4})});
-  cluster.say(4, 2, Verdict{decision_of(200, {2, 4})});
+  cluster.say(4, 1, DecisionNotice{decision_of(100, {1, 4})});
+  cluster.say(4, 2, DecisionNotice{decision_of(200, {2, 4})});
   for (const MemberId honest : {1, 2}) {
     EXPECT_NE(cluster.dismissal(honest).find("rank 3 names a decision about epoch"),
               std::string::npos)
@@ -140,7 +140,7 @@ TEST(LyingMember, OneThatLeavesEpochsOutEndsTheJob) {
 // Only a standby hears of it, and nothing that the others do needs the standby.
 TEST(LyingMember, OneThatTakesAStandbyAwayIsFound) {
   Cluster cluster({}, 4, 1);
-  cluster.say(4, 5, Verdict{decision_of(2, {5, 4})});
+  cluster.say(4, 5, DecisionNotice{decision_of(2, {5, 4})});
   EXPECT_EQ(cluster.at(5).view().epoch, 2U);
   cluster.run(base::seconds(20));
   for (const MemberId honest : {1, 2, 3}) {
@@ -154,9 +154,9 @@ TEST(LyingMember, ANewcomersClaimCountsForNothing) {
   cluster.kill(2);
   ASSERT_EQ(cluster.at(1).view().epoch, 2U);
   cluster.add(9);
-  cluster.say(9, 1, Following{2, 1, 1});
-  cluster.say(9, 1, Verdict{decision_of(3, {9, 1})});
-  cluster.say(9, 1, Leave{7, "go"});
+  cluster.say(9, 1, Fingerprint{2, 1, 1});
+  cluster.say(9, 1, DecisionNotice{decision_of(3, {9, 1})});
+  cluster.say(9, 1, DismissNotice{7, "go"});
   cluster.say(9, 1, Done{2});
   cluster.run(base::seconds(1));
   EXPECT_EQ(cluster.dismissal(1), "");
@@ -182,10 +182,10 @@ TEST(LyingMember, NobodyEndsAJobWellInTheMiddleOfIt) {
   cluster.all_begin(1);
   cluster.say(4, 1, Done{1});
   EXPECT_EQ(cluster.dismissal(1), "");
-  cluster.say(4, 2, Leave{2, std::string(kJobDone)});
+  cluster.say(4, 2, DismissNotice{2, std::string(kJobDone)});
   Decision end = decision_of(2, {1, 2, 3, 4});
   end = {.outcome = Outcome::kEnds, .view = end.view, .why = std::string(kJobDone)};
-  cluster.say(4, 3, Verdict{end});
+  cluster.say(4, 3, DecisionNotice{end});
   for (const MemberId honest : {2, 3}) {
     EXPECT_NE(cluster.dismissal(honest).find("broken or lies"), std::string::npos);
   }
@@ -218,22 +218,22 @@ class Liar {
       const auto* alive = std::get_if<Alive>(&truth);
       return {alive != nullptr && draw_.next_below(2) == 0
                   ? Message(Done{alive->epoch})
-                  : Message(Leave{1 + static_cast<std::uint32_t>(draw_.next_below(4)),
-                                  std::string(kJobDone)})};
+                  : Message(DismissNotice{1 + static_cast<std::uint32_t>(draw_.next_below(4)),
+                                          std::string(kJobDone)})};
     }
     Message said = truth;
     if (auto* accept = std::get_if<Accept>(&said); accept != nullptr && draw_.next_below(2) == 0) {
       accept->decision = twisted(to, accept->decision);
       return {said, Chosen{accept->epoch, accept->ballot}};
     }
-    if (auto* verdict = std::get_if<Verdict>(&said);
+    if (auto* verdict = std::get_if<DecisionNotice>(&said);
         verdict != nullptr && draw_.next_below(2) == 0) {
       verdict->decision = twisted(to, verdict->decision);
     } else if (auto* parked = std::get_if<Parked>(&said);
                parked != nullptr && parked->accepted && draw_.next_below(2) == 0) {
       parked->accepted = twisted(to, *parked->accepted);
       parked->accepted_ballot += draw_.next_below(3) << kBallotIndexBits;
-    } else if (auto* following = std::get_if<Following>(&said);
+    } else if (auto* following = std::get_if<Fingerprint>(&said);
                following != nullptr && draw_.next_below(20) == 0) {
       following->value += 1;
     }
@@ -251,7 +251,8 @@ class Liar {
       if (tells_all || draw_.next_below(2) == 0) {
         made_up.view.epoch =
             view.epoch + 1 + static_cast<std::uint32_t>(skips ? draw_.next_below(3) : 0);
-        cluster.say(self_, id, Verdict{tells_all ? halved(id, made_up) : twisted(id, made_up)});
+        cluster.say(self_, id,
+                    DecisionNotice{tells_all ? halved(id, made_up) : twisted(id, made_up)});
       }
     }
   }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace spillway::membership {
 namespace {
@@ -70,7 +70,7 @@ void Member::settle(const View& view, base::Instant now) {
   }
   accusers_.clear();
   unfit_.clear();
-  told_of_.clear();
+  reported_losses_.clear();
   works_.clear();
   stragglers_.clear();
   promised_ = 0;
@@ -81,7 +81,7 @@ void Member::settle(const View& view, base::Instant now) {
   drive_ = {};
   needed_since_.reset();
   alone_since_.reset();
-  wanted_.clear();
+  pending_requests_.clear();
 }
 
 void Member::dismiss(std::string why) {
@@ -92,11 +92,11 @@ void Member::dismiss(std::string why) {
   drive_ = {};
   std::erase_if(events_,
                 [](const Event& event) { return std::holds_alternative<Interrupt>(event); });
-  for (const Asked& asked : asked_) {
+  for (const OwnRequest& asked : own_requests_) {
     static_cast<void>(asked);
     events_.push_back(Answered{.text = why, .ok = false});
   }
-  asked_.clear();
+  own_requests_.clear();
   events_.push_back(Dismissed{std::move(why)});
 }
 
@@ -124,7 +124,7 @@ void Member::on_parked(std::uint32_t epoch, const Position& position, const Hand
                 [](const Event& event) { return std::holds_alternative<Interrupt>(event); });
   if (standing_ == Standing::kNewcomer) {
     for (const auto& [id, peer] : peers_) {
-      hail(id);
+      send_hello(id);
     }
     return;
   }
@@ -135,12 +135,12 @@ void Member::on_parked(std::uint32_t epoch, const Position& position, const Hand
       accuse(self_, self_, LossCause::kData, now);
     }
   }
-  park_here();
+  report_parked();
   evaluate(now);
 }
 
 // Tells the driver that this member's training is stopped.
-void Member::park_here() {
+void Member::report_parked() {
   if (driver_ == 0 || training_ != Training::kParked) {
     return;
   }
@@ -179,7 +179,7 @@ void Member::leave(bool is_whole, base::Instant now) {
   }
   const bool is_done = is_whole && standing_ == Standing::kRank;
   for (const auto& [id, peer] : peers_) {
-    send(id, Farewell{.epoch = view_.epoch, .is_whole = is_done});
+    send(id, LeaveNotice{.epoch = view_.epoch, .is_whole = is_done});
   }
   if (!is_done) {
     standing_ = Standing::kOver;
@@ -192,15 +192,15 @@ void Member::leave(bool is_whole, base::Instant now) {
 
 // ------------------------------------------------------------------ requests
 
-base::Status Member::ask(const Request& request, base::Instant now) {
+base::Status Member::ask(const ChangeRequest& request, base::Instant now) {
   if (!is_voter()) {
     return base::invalid_argument("only a member of the job can ask for a change of it");
   }
-  if (asked_.size() >= kMaxAsked || request.ranks.size() > kMaxRequestRanks) {
+  if (own_requests_.size() >= kMaxAsked || request.ranks.size() > kMaxRequestRanks) {
     return {base::StatusCode::kLimitExceeded,
             fmt::format("at most {} requests of {} ranks may wait", kMaxAsked, kMaxRequestRanks)};
   }
-  Request checked = request;
+  ChangeRequest checked = request;
   checked.why = base::printable_prefix(request.why, kMaxWhyBytes);
   if (checked.kind == RequestKind::kEnd || checked.kind == RequestKind::kGrow) {
     checked.ranks.clear();
@@ -209,26 +209,26 @@ base::Status Member::ask(const Request& request, base::Instant now) {
   if (const std::string wrong = objection(checked, view_, kMaxMembers, size); !wrong.empty()) {
     return base::invalid_argument(wrong);
   }
-  Asked asked{.number = next_number_++, .kind = checked.kind, .since = now};
+  OwnRequest asked{.number = next_number_++, .kind = checked.kind, .since = now};
   if (checked.kind == RequestKind::kGrow) {
     asked.least_ranks = view_.ranks.size() + checked.places;
   }
   for (const std::uint32_t rank : checked.ranks) {
     asked.members.push_back(view_.ranks[rank]);
   }
-  asked_.push_back(asked);
+  own_requests_.push_back(asked);
   const std::vector<MemberId> drivers = this->drivers(1);
   if (drivers.empty() || drivers.front() == self_) {
-    take_wanted(self_, asked.number, checked, now);
+    add_request(self_, asked.number, checked, now);
   } else {
-    send(drivers.front(), Petition{view_.epoch, asked.number, checked});
+    send(drivers.front(), ForwardedRequest{view_.epoch, asked.number, checked});
   }
   return {};
 }
 
 // A decision answers all requests made here: each was done, or something came in between.
-void Member::answer_asked(const View& before, const Decision& decision) {
-  for (const Asked& asked : std::exchange(asked_, {})) {
+void Member::answer_own_requests(const View& before, const Decision& decision) {
+  for (const OwnRequest& asked : std::exchange(own_requests_, {})) {
     const bool is_left = std::ranges::any_of(
         asked.members, [&](MemberId member) { return decision.view.rank_of(member).has_value(); });
     const bool is_done = asked.kind == RequestKind::kEnd
@@ -280,7 +280,7 @@ std::string Member::waits_for(base::Instant now) const {
     return fmt::format("a quorum to be in reach, for {:.1f} s", seconds(*alone_since_));
   }
   if (drive_.phase == Phase::kGathering) {
-    const std::vector<MemberId> others = waited_for(now);
+    const std::vector<MemberId> others = awaited(now);
     const MemberId first = others.empty() ? self_ : others.front();
     return fmt::format("{} to end its step{}, for {:.1f} s", name_of(first),
                        others.size() > 1 ? fmt::format(" (and {} more)", others.size() - 1) : "",

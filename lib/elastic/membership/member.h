@@ -4,12 +4,12 @@
 // lost or a change is requested. With the others it then agrees on who continues, and from which
 // step.
 //
-// What follows a view is decided once, by its voters (ranks, then standbys): one Paxos instance per
-// epoch. A voter's promise also states that its training is stopped.
+// The decision after a view is made once, by its voters (ranks, then standbys): one Paxos instance
+// per epoch. A voter's promise also states that its training is stopped.
 //
 //   driver ── HALT (ballot) ──► all
 //   each: Interrupt, on_parked() ── PARKED: promise, position ──► driver
-//   driver, when all in reach have parked, with a quorum and a rank: choose() (choice.h), or the
+//   driver, when all in reach have parked, with a quorum and a rank: choose() (view.h), or the
 //   decision accepted before ── ACCEPT ──► all ── ACCEPTED ──► driver
 //   driver, when a quorum has accepted ── CHOSEN ──► all: Decided
 //
@@ -63,19 +63,15 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "elastic/membership/choice.h"
 #include "elastic/membership/fork_watch.h"
 #include "elastic/membership/message.h"
-#include "elastic/membership/roster.h"
-#include "elastic/membership/straggler.h"
-#include "elastic/membership/terms.h"
 #include "elastic/membership/view.h"
 
 namespace spillway::membership {
 
 inline constexpr std::size_t kMaxPeers = 2 * kMaxMembers;
-inline constexpr std::size_t kMaxAsked = 64;     // requests waiting at one member
-inline constexpr unsigned kMaxFruitless = 3;     // consecutive changes that change nothing
+inline constexpr std::size_t kMaxAsked = 64;             // requests waiting at one member
+inline constexpr unsigned kMaxChangesWithoutEffect = 3;  // consecutive changes that change nothing
 inline constexpr unsigned kBeatsPerReport = 20;  // heartbeats between two reports of a rank's work
 
 struct MemberConfig {
@@ -163,7 +159,7 @@ class Member {
   void on_parked(std::uint32_t epoch, const Position& position, const Handle& next_handle,
                  base::Instant now);
   // May be called at any member of the job; Answered tells the outcome.
-  base::Status ask(const Request& request, base::Instant now);
+  base::Status ask(const ChangeRequest& request, base::Instant now);
   // This process ends by itself and tells the others, so that they do not count it as lost.
   // `is_whole`: this rank's part of the job is done. It then stays connected until Dismissed says
   // that all are done. Until then it may be interrupted, to help the others finish.
@@ -211,7 +207,7 @@ class Member {
     Phase phase = Phase::kIdle;
     Ballot ballot = 0;
     base::Instant since{};
-    base::Instant repeat_at{};
+    base::Instant resend_at{};
     std::optional<std::uint64_t> at_step{};
     std::string why{};
     std::map<MemberId, Present> parked{};
@@ -221,17 +217,17 @@ class Member {
     Decision proposal{};
     std::set<MemberId> accepted{};
   };
-  struct Asked {
+  struct OwnRequest {
     std::uint32_t number = 0;
     RequestKind kind = RequestKind::kMove;
     std::vector<MemberId> members{};  // members whose places are requested
     std::size_t least_ranks = 0;      // after the change
     base::Instant since{};
   };
-  struct Wanted {
+  struct PendingRequest {
     MemberId from = 0;
     std::uint32_t number = 0;
-    Request request{};
+    ChangeRequest request{};
   };
 
   // ---- member.cc
@@ -240,8 +236,8 @@ class Member {
   bool is_voter() const { return standing_ == Standing::kRank || standing_ == Standing::kStandby; }
   void stop_training(std::optional<std::uint64_t> at_step, const std::string& why);
   Position position() const;
-  void park_here();
-  void answer_asked(const View& before, const Decision& decision);
+  void report_parked();
+  void answer_own_requests(const View& before, const Decision& decision);
   std::string name_of(MemberId member) const;
 
   // ---- member_watch.cc
@@ -254,24 +250,24 @@ class Member {
   bool may_decide() const;  // true if a quorum and a rank are in reach
   void lose(MemberId peer, LossCause cause, base::Instant now);
   void accuse(MemberId from, MemberId target, LossCause cause, base::Instant now);
-  void tell_of_loss(MemberId peer, LossCause cause);
-  void ask_for_sign(MemberId from, Doubt doubt, base::Instant now);
+  void report_loss(MemberId peer, LossCause cause);
+  void ask_for_heartbeat(MemberId from, Doubt doubt, base::Instant now);
   // The first `most` voters in the order in which they drive a change.
   std::vector<MemberId> drivers(std::size_t most = kMaxMembers) const;
   std::string loss_text(MemberId member) const;
 
   // ---- member_time.cc
   void beat(base::Instant now);
-  void send_signs();
+  void send_heartbeats();
   void check_silence(base::Instant now);
   bool is_expected(MemberId peer, const Peer& state) const;
   bool has_company() const;
   void check_limits(base::Instant now);
   void note_finished(bool& has_finished, base::Instant now);
-  void probe_the_last();
-  void hail_in_turn(base::Instant now);
+  void probe_unfinished();
+  void greet_in_turn(base::Instant now);
   void check_stragglers(base::Instant now);
-  void ask_those_ahead(base::Instant now);
+  void ask_members_ahead(base::Instant now);
 
   // ---- member_change.cc
   void evaluate(base::Instant now);
@@ -279,26 +275,27 @@ class Member {
   void end_job();
   bool is_urgent() const;
   bool is_planned() const;
-  bool is_thin() const;
+  bool is_quorum_at_risk() const;
   std::string reason() const;
   void consider_driving(base::Instant now);
   void begin_drive(base::Instant now);
   void halt(MemberId peer);
-  void hurry();
-  void repeat(MemberId peer, base::Instant now);
+  void halt_at_once();
+  void resend(MemberId peer, base::Instant now);
   void resign(base::Instant now);
-  bool is_drivers(MemberId from, Ballot ballot) const;
+  bool is_driver_of(MemberId from, Ballot ballot) const;
   void adopt(const Decision& decided, base::Instant now);
-  void tell_what_is_followed(const std::set<MemberId>& whom);
+  void send_fingerprint(const std::set<MemberId>& whom);
   std::set<MemberId> compared_with() const;
   std::string refuted(const std::string& why) const;
-  void end_split_job(const Following& other);
-  void take_wanted(MemberId from, std::uint32_t number, const Request& request, base::Instant now);
-  void refuse_wanted(MemberId from, std::uint32_t number, const std::string& why);
+  void end_split_job(const Fingerprint& other);
+  void add_request(MemberId from, std::uint32_t number, const ChangeRequest& request,
+                   base::Instant now);
+  void refuse_request(MemberId from, std::uint32_t number, const std::string& why);
 
   // ---- member_drive.cc
   void advance_drive(base::Instant now);
-  std::vector<MemberId> waited_for(base::Instant now) const;
+  std::vector<MemberId> awaited(base::Instant now) const;
   bool is_worse_off() const;
   std::size_t spares() const;
   MemberId worst_connected() const;
@@ -308,33 +305,33 @@ class Member {
 
   // ---- member_inbox.cc
   void send(MemberId to, const Message& message);
-  void hail(MemberId to);
-  void inform(MemberId peer, base::Instant now);
+  void send_hello(MemberId to);
+  void send_missed_decision(MemberId peer, base::Instant now);
   bool is_for_now(MemberId from, std::uint32_t epoch, base::Instant now);
   bool is_for_now_from_voter(MemberId from, std::uint32_t epoch, base::Instant now);
   bool has_voice(MemberId from) const;
-  void ask_what_was_missed(MemberId from, base::Instant now);
+  void ask_for_missed_decisions(MemberId from, base::Instant now);
   bool promise(MemberId driver, std::uint32_t epoch, Ballot ballot, base::Instant now);
   void take(MemberId from, const Hello& m, base::Instant now);
   void take(MemberId from, const Welcome& m, base::Instant now);
-  void take(MemberId from, const Leave& m, base::Instant now);
+  void take(MemberId from, const DismissNotice& m, base::Instant now);
   void take(MemberId from, const Alive& m, base::Instant now);
   void take(MemberId from, const Suspect& m, base::Instant now);
-  void take(MemberId from, const Straggling& m, base::Instant now);
-  void take(MemberId from, const Farewell& m, base::Instant now);
+  void take(MemberId from, const StragglerNotice& m, base::Instant now);
+  void take(MemberId from, const LeaveNotice& m, base::Instant now);
   void take(MemberId from, const Done& m, base::Instant now);
   void take_finished(Peer& peer, base::Instant now);
   void take(MemberId from, const Halt& m, base::Instant now);
-  void take(MemberId from, const Beyond& m, base::Instant now);
+  void take(MemberId from, const StepBegun& m, base::Instant now);
   void take(MemberId from, const Parked& m, base::Instant now);
   void take(MemberId from, const Accept& m, base::Instant now);
   void take(MemberId from, const Accepted& m, base::Instant now);
-  void take(MemberId from, const Refused& m, base::Instant now);
+  void take(MemberId from, const BallotRefused& m, base::Instant now);
   void take(MemberId from, const Chosen& m, base::Instant now);
-  void take(MemberId from, const Verdict& m, base::Instant now);
-  void take(MemberId from, const Petition& m, base::Instant now);
-  void take(MemberId from, const Refusal& m, base::Instant now);
-  void take(MemberId from, const Following& m, base::Instant now);
+  void take(MemberId from, const DecisionNotice& m, base::Instant now);
+  void take(MemberId from, const ForwardedRequest& m, base::Instant now);
+  void take(MemberId from, const RequestRefused& m, base::Instant now);
+  void take(MemberId from, const Fingerprint& m, base::Instant now);
 
   MemberConfig config_;
   MemberId self_;
@@ -365,10 +362,10 @@ class Member {
   std::map<MemberId, std::set<MemberId>>
       accusers_{};              // accusing ranks, by the rank they blame, in this epoch
   std::set<MemberId> unfit_{};  // accused of having closed or fallen silent; they drive last
-  std::set<MemberId> told_of_{};
+  std::set<MemberId> reported_losses_{};
   std::map<std::uint32_t, base::Duration> works_{};  // typical work, by rank
   std::set<std::uint32_t> stragglers_{};
-  unsigned fruitless_ = 0;
+  unsigned changes_without_effect_ = 0;
   std::int32_t lost_count_ = 0;     // lost peers that had not finished
   std::size_t finished_count_ = 0;  // ranks, including this one
   base::Instant reach_changed_{};
@@ -385,8 +382,8 @@ class Member {
   base::Instant turn_since_{};
   std::optional<base::Instant> alone_since_{};  // without a quorum
 
-  std::vector<Asked> asked_{};    // requests made here
-  std::vector<Wanted> wanted_{};  // requests that this member handles as a driver
+  std::vector<OwnRequest> own_requests_{};          // requests made here
+  std::vector<PendingRequest> pending_requests_{};  // requests that this member handles as a driver
   std::uint32_t next_number_ = 1;
 
   std::deque<Outgoing> outbox_{};

@@ -9,6 +9,7 @@
 #include "elastic/membership/member.h"
 
 namespace spillway::membership {
+
 namespace {
 
 constexpr std::size_t kMaxTurns = 8;  // answer limits that a member waits for its turn, at most
@@ -58,7 +59,7 @@ void Member::end_job() {
     send(watcher, Done{view_.epoch});
   }
   for (const auto& [newcomer, applicant] : applicants_) {
-    send(newcomer, Leave{view_.epoch, std::string(kJobDone)});
+    send(newcomer, DismissNotice{view_.epoch, std::string(kJobDone)});
   }
   dismiss(std::string(kJobDone));
 }
@@ -86,12 +87,12 @@ bool Member::is_urgent() const {
 }
 
 bool Member::is_planned() const {
-  return !wanted_.empty() || (is_thin() && drivers(1).front() == self_);
+  return !pending_requests_.empty() || (is_quorum_at_risk() && drivers(1).front() == self_);
 }
 
 // True if one more loss could cost the quorum and a new view would help, because it drops lost
 // standbys or admits newcomers.
-bool Member::is_thin() const {
+bool Member::is_quorum_at_risk() const {
   const auto most_lost = static_cast<std::size_t>(lost_count_);  // some may not be voters
   if ((lost_count_ == 0 && applicants_.empty()) || roster_.size() > 2 * (most_lost + 1)) {
     return false;
@@ -116,12 +117,13 @@ std::string Member::reason() const {
                ? fmt::format("{} stopped: an operation failed", name_of(target))
                : fmt::format("{} cannot reach {}", name_of(*accusers.begin()), name_of(target));
   }
-  if (!wanted_.empty()) {
-    return wanted_.front().request.why.empty() ? "a change was asked for"
-                                               : wanted_.front().request.why;
+  if (!pending_requests_.empty()) {
+    return pending_requests_.front().request.why.empty() ? "a change was asked for"
+                                                         : pending_requests_.front().request.why;
   }
-  return is_thin() ? "newcomers are taken in, the lost struck off: few members were left to decide"
-                   : "";
+  return is_quorum_at_risk()
+             ? "newcomers are taken in, the lost struck off: few members were left to decide"
+             : "";
 }
 
 // ------------------------------------------------------------------ turns to drive
@@ -168,7 +170,7 @@ void Member::begin_drive(base::Instant now) {
   drive_ = {.phase = Phase::kGathering,
             .ballot = make_ballot(greatest_round_, *index),
             .since = now,
-            .repeat_at = now + config_.answer_limit,
+            .resend_at = now + config_.answer_limit,
             .at_step = is_needed ? std::nullopt : std::optional(greatest_step_ + 2),
             .why = reason(),
             .best_ballot = accepted_ballot_,
@@ -176,7 +178,7 @@ void Member::begin_drive(base::Instant now) {
   promised_ = drive_.ballot;
   driver_ = self_;
   stop_training(drive_.at_step, drive_.why);
-  park_here();
+  report_parked();
   for (auto& [id, peer] : peers_) {
     peer.since = peer.doubt == Doubt::kAccused ? peer.since : now;
     halt(id);
@@ -191,7 +193,7 @@ void Member::halt(MemberId peer) {
 }
 
 // Halts at once: there is no time to end steps.
-void Member::hurry() {
+void Member::halt_at_once() {
   drive_.at_step.reset();
   stop_training(std::nullopt, drive_.why);
   for (const auto& [id, peer] : peers_) {
@@ -202,7 +204,7 @@ void Member::hurry() {
 }
 
 // For a peer that has just connected, or was just told what it missed.
-void Member::repeat(MemberId peer, base::Instant now) {
+void Member::resend(MemberId peer, base::Instant now) {
   if (drive_.phase == Phase::kGathering) {
     peers_[peer].since = now;
     halt(peer);
@@ -217,14 +219,14 @@ void Member::resign(base::Instant now) {
   turn_since_ = now + share_of(config_.answer_limit, 0.5 + random_.next_unit());
 }
 
-bool Member::is_drivers(MemberId from, Ballot ballot) const {
+bool Member::is_driver_of(MemberId from, Ballot ballot) const {
   return roster_.index_of(from) == driver_index_of(ballot);
 }
 
 // ------------------------------------------------------------------ deciding
 
 // Draws a point that no member knew when the decision was made.
-void Member::tell_what_is_followed(const std::set<MemberId>& whom) {
+void Member::send_fingerprint(const std::set<MemberId>& whom) {
   std::uint64_t point = 0;
   if (config_.secret_word) {
     point = config_.secret_word();
@@ -232,7 +234,7 @@ void Member::tell_what_is_followed(const std::set<MemberId>& whom) {
     const std::uint64_t upper = random_.next_word();
     point = upper << 32U | random_.next_word();
   }
-  if (const std::optional<Following> followed = forks_.fingerprint(point)) {
+  if (const std::optional<Fingerprint> followed = forks_.fingerprint(point)) {
     for (const MemberId member : whom) {
       send(member, *followed);
     }
@@ -249,13 +251,13 @@ std::set<MemberId> Member::compared_with() const {
 
 // Sends both decisions' fingerprints to all connected peers: one of the two contradicts whichever
 // decision a peer follows.
-void Member::end_split_job(const Following& other) {
+void Member::end_split_job(const Fingerprint& other) {
   std::set<MemberId> all;
   for (const auto& [id, peer] : peers_) {
     all.insert(id);
     send(id, other);
   }
-  tell_what_is_followed(all);
+  send_fingerprint(all);
   dismiss(
       fmt::format("members follow different decisions about epoch {}: one of them is broken or "
                   "lies. The job has ended so that it is not split",
@@ -272,7 +274,7 @@ std::string Member::refuted(const std::string& why) const {
 }
 
 void Member::adopt(const Decision& decided, base::Instant now) {
-  if (const std::optional<Following> other = forks_.contradiction(decided)) {
+  if (const std::optional<Fingerprint> other = forks_.contradiction(decided)) {
     forks_.note(decided);
     end_split_job(*other);
     return;
@@ -288,9 +290,9 @@ void Member::adopt(const Decision& decided, base::Instant now) {
   forks_.note(decided);
   const std::set<MemberId> compared = compared_with();
   if (is_voter()) {
-    tell_what_is_followed(compared);
+    send_fingerprint(compared);
     former_ = roster_;
-    answer_asked(view_, decision);
+    answer_own_requests(view_, decision);
   }
   if (is_member) {
     events_.push_back(Decided{decision});
@@ -304,16 +306,16 @@ void Member::adopt(const Decision& decided, base::Instant now) {
                         decision.why));
     return;
   }
-  fruitless_ = changes_nothing ? fruitless_ + 1 : 0;
+  changes_without_effect_ = changes_nothing ? changes_without_effect_ + 1 : 0;
   greatest_step_ = decision.step;
   settle(decided.view, now);
   forks_.keep_only([this](MemberId id) { return has_voice(id); });
   std::set<MemberId> added;
   std::ranges::set_difference(compared_with(), compared, std::inserter(added, added.end()));
-  tell_what_is_followed(added);
+  send_fingerprint(added);
   for (const auto& [id, peer] : peers_) {
     if (is_voter() && peer.reach == Reach::kLost && roster_.has(id)) {
-      tell_of_loss(id, peer.cause);
+      report_loss(id, peer.cause);
     }
   }
   evaluate(now);
@@ -321,26 +323,195 @@ void Member::adopt(const Decision& decided, base::Instant now) {
 
 // ------------------------------------------------------------------ requests
 
-void Member::take_wanted(MemberId from, std::uint32_t number, const Request& request,
+void Member::add_request(MemberId from, std::uint32_t number, const ChangeRequest& request,
                          base::Instant now) {
   std::string why = objection(request, view_, spares(), config_.size);
-  if (wanted_.size() >= kMaxAsked) {
+  if (pending_requests_.size() >= kMaxAsked) {
     why = "too many requests wait: ask again later";
   }
   if (!why.empty()) {
-    refuse_wanted(from, number, why);
+    refuse_request(from, number, why);
     return;
   }
-  wanted_.push_back({from, number, request});
+  pending_requests_.push_back({from, number, request});
   evaluate(now);
 }
 
-void Member::refuse_wanted(MemberId from, std::uint32_t number, const std::string& why) {
+void Member::refuse_request(MemberId from, std::uint32_t number, const std::string& why) {
   if (from != self_) {
-    send(from, Refusal{view_.epoch, number, why});
-  } else if (std::erase_if(asked_, [number](const Asked& a) { return a.number == number; }) > 0) {
+    send(from, RequestRefused{view_.epoch, number, why});
+  } else if (std::erase_if(own_requests_,
+                           [number](const OwnRequest& a) { return a.number == number; }) > 0) {
     events_.push_back(Answered{.text = why, .ok = false});
   }
+}
+
+// Member: the driver. It gathers promises, proposes and concludes.
+
+// ------------------------------------------------------------------ gathering
+
+std::vector<MemberId> Member::awaited(base::Instant now) const {
+  std::vector<MemberId> found;
+  const base::Duration others_limit = std::max(config_.silence, config_.answer_limit);
+  const auto passed_for = [this, now](MemberId member) {
+    const Peer* peer = find_peer(member);
+    return now - (peer == nullptr ? drive_.since : std::max(drive_.since, peer->since));
+  };
+  for (const MemberId voter : roster_.voters()) {
+    const base::Duration limit = roster_.has_rank(voter) ? config_.park_limit : others_limit;
+    if (is_in_reach(voter) && !drive_.parked.contains(voter) && passed_for(voter) < limit) {
+      found.push_back(voter);
+    }
+  }
+  for (const auto& [id, applicant] : applicants_) {
+    if (is_in_reach(id) && !drive_.parked.contains(id) && passed_for(id) < others_limit) {
+      found.push_back(id);
+    }
+  }
+  return found;
+}
+
+// True if others have more voters in reach: peers that only the driver lost may come back to it.
+bool Member::is_worse_off() const {
+  const std::size_t own = voters_in_reach();
+  return std::ranges::any_of(drive_.reach, [this, own](const auto& reach) {
+    return drive_.parked.contains(reach.first) && roster_.has(reach.first) && reach.second > own;
+  });
+}
+
+void Member::advance_drive(base::Instant now) {
+  // The driver waits for a step's edge as long as nothing is wrong and steps end.
+  if (drive_.phase == Phase::kGathering && drive_.at_step &&
+      (is_urgent() || now - drive_.since > config_.park_limit / 2)) {
+    drive_.since = now;
+    halt_at_once();
+  }
+  if (now >= drive_.resend_at) {
+    drive_.resend_at = now + config_.answer_limit;
+    for (const auto& [id, peer] : peers_) {
+      if (drive_.phase == Phase::kGathering && !drive_.parked.contains(id)) {
+        halt(id);
+      } else if (drive_.phase == Phase::kAccepting && !drive_.accepted.contains(id)) {
+        resend(id, now);
+      }
+    }
+  }
+  if (drive_.phase == Phase::kAccepting) {
+    conclude_if_accepted(now);
+    return;
+  }
+  std::size_t voters = 0;
+  std::size_t ranks = 0;
+  for (const auto& [id, present] : drive_.parked) {
+    voters += roster_.has(id) ? 1 : 0;
+    ranks += roster_.has_rank(id) ? 1 : 0;
+  }
+  const bool has_first = drive_.parked.contains(roster_.voters().front());
+  if (!roster_.is_quorum(voters, has_first) || (ranks == 0 && !drive_.best) ||
+      !awaited(now).empty()) {
+    return;
+  }
+  // Wait for connections to come back if this change, like the last ones, would change nothing, or
+  // if others have more voters in reach.
+  const std::int64_t pauses = ranks == roster_.rank_count() ? changes_without_effect_ : 0;
+  const base::Duration pause =
+      config_.answer_limit * std::max<std::int64_t>(pauses, is_worse_off() ? 1 : 0);
+  if (now - std::max(drive_.since, reach_changed_) >= pause) {
+    propose(now);
+  }
+}
+
+std::size_t Member::spares() const {
+  const auto standbys = std::ranges::count_if(view_.standbys, [this](MemberId standby) {
+    const Peer* peer = find_peer(standby);
+    return standby == self_ || (peer != nullptr && peer->reach == Reach::kConnected);
+  });
+  return static_cast<std::size_t>(standbys) + applicants_.size();
+}
+
+// For changes that change nothing: a rank is alive, but some others cannot reach it. Returns the
+// rank that has trouble with the most others, whichever side reports it. The last one wins a tie; 0
+// if no rank has trouble.
+MemberId Member::worst_connected() const {
+  std::map<MemberId, std::set<MemberId>> trouble;
+  for (const auto& [target, accusers] : accusers_) {
+    for (const MemberId accuser : accusers) {
+      if (accuser != target) {
+        trouble[target].insert(accuser);
+        trouble[accuser].insert(target);
+      }
+    }
+  }
+  MemberId found = 0;
+  std::size_t most = 1;
+  for (const MemberId rank : view_.ranks) {
+    const auto at = trouble.find(rank);
+    if (at != trouble.end() && at->second.size() >= most) {
+      most = at->second.size();
+      found = rank;
+    }
+  }
+  return found;
+}
+
+Findings Member::findings() {
+  Findings findings{.view = view_, .otherwise = drive_.why, .size = config_.size};
+  const MemberId unreachable =
+      changes_without_effect_ >= kMaxChangesWithoutEffect ? worst_connected() : 0;
+  for (const MemberId voter : roster_.voters()) {
+    const auto parked = drive_.parked.find(voter);
+    if (voter == unreachable) {
+      findings.gone.emplace_back(voter, "others cannot reach it");
+    } else if (parked != drive_.parked.end()) {
+      findings.present.push_back(parked->second);
+    } else {
+      findings.gone.emplace_back(voter, loss_text(voter));
+    }
+  }
+  for (const auto& [id, present] : drive_.parked) {
+    if (!roster_.has(id)) {
+      findings.present.push_back(present);
+    }
+  }
+  for (const PendingRequest& wanted : pending_requests_) {
+    findings.requests.push_back(wanted.request);
+  }
+  for (std::uint8_t& byte : findings.nonce) {
+    byte = static_cast<std::uint8_t>(random_.next_word());
+  }
+  return findings;
+}
+
+// ------------------------------------------------------------------ proposing
+
+void Member::propose(base::Instant now) {
+  drive_.proposal = drive_.best ? *drive_.best : choose(findings());
+  drive_.phase = Phase::kAccepting;
+  drive_.since = now;
+  drive_.resend_at = now + config_.answer_limit;
+  drive_.accepted = {self_};
+  accepted_ballot_ = drive_.ballot;
+  accepted_ = drive_.proposal;
+  for (const MemberId voter : roster_.voters()) {
+    send(voter, Accept{view_.epoch, drive_.ballot, drive_.proposal});
+  }
+  conclude_if_accepted(now);
+}
+
+void Member::conclude_if_accepted(base::Instant now) {
+  const bool has_first = drive_.accepted.contains(roster_.voters().front());
+  if (!roster_.is_quorum(drive_.accepted.size(), has_first)) {
+    return;
+  }
+  const Decision decision = drive_.proposal;
+  for (const auto& [id, peer] : peers_) {
+    if (drive_.accepted.contains(id)) {
+      send(id, Chosen{view_.epoch, drive_.ballot});
+    } else if (roster_.has(id) || applicants_.contains(id)) {
+      send(id, DecisionNotice{decision});
+    }
+  }
+  adopt(decision, now);
 }
 
 }  // namespace spillway::membership

@@ -16,7 +16,7 @@ void Member::send(MemberId to, const Message& message) {
   }
 }
 
-void Member::hail(MemberId to) {
+void Member::send_hello(MemberId to) {
   send(to, Hello{.epoch = view_.epoch,
                  .is_newcomer = standing_ == Standing::kNewcomer,
                  .is_warm = position_.is_warm,
@@ -24,7 +24,7 @@ void Member::hail(MemberId to) {
 }
 
 // Tells a peer of another epoch what it missed, at most once per answer limit.
-void Member::inform(MemberId peer, base::Instant now) {
+void Member::send_missed_decision(MemberId peer, base::Instant now) {
   Peer& state = peers_[peer];
   if (standing_ == Standing::kNewcomer ||
       (state.told && now - *state.told < config_.answer_limit)) {
@@ -32,13 +32,14 @@ void Member::inform(MemberId peer, base::Instant now) {
   }
   state.told = now;
   if (roster_.has(peer) && last_) {
-    send(peer, Verdict{*last_});
-    repeat(peer, now);
+    send(peer, DecisionNotice{*last_});
+    resend(peer, now);
   } else if (applicants_.contains(peer)) {
     send(peer, Welcome{view_});
   } else if (!roster_.has(peer)) {
-    send(peer, Leave{view_.epoch, fmt::format("the job is in epoch {}, without this process{}",
-                                              view_.epoch, last_ ? ": " + last_->why : "")});
+    send(peer,
+         DismissNotice{view_.epoch, fmt::format("the job is in epoch {}, without this process{}",
+                                                view_.epoch, last_ ? ": " + last_->why : "")});
   }
 }
 
@@ -53,7 +54,7 @@ void Member::on_message(MemberId from, base::ByteView message, base::Instant now
   if (standing_ == Standing::kOver) {
     if (last_ && last_->outcome == Outcome::kEnds && !peer->told) {
       peer->told = now;
-      send(from, Verdict{*last_});
+      send(from, DecisionNotice{*last_});
     }
     return;
   }
@@ -62,7 +63,7 @@ void Member::on_message(MemberId from, base::ByteView message, base::Instant now
     // The peer was only silent.
     mark(*peer, Reach::kConnected, now);
     peer->since = now;
-    repeat(from, now);
+    resend(from, now);
   }
   std::visit([&](const auto& m) { take(from, m, now); }, *parsed);
 }
@@ -74,11 +75,11 @@ bool Member::is_for_now(MemberId from, std::uint32_t epoch, base::Instant now) {
     return false;
   }
   if (epoch > view_.epoch) {
-    ask_what_was_missed(from, now);
+    ask_for_missed_decisions(from, now);
     return false;
   }
   if (epoch < view_.epoch || (!roster_.has(from) && !applicants_.contains(from))) {
-    inform(from, now);
+    send_missed_decision(from, now);
     return false;
   }
   return true;
@@ -95,11 +96,11 @@ bool Member::has_voice(MemberId from) const {
   return standing_ == Standing::kNewcomer || roster_.has(from) || former_.has(from);
 }
 
-void Member::ask_what_was_missed(MemberId from, base::Instant now) {
+void Member::ask_for_missed_decisions(MemberId from, base::Instant now) {
   Peer* peer = find_peer(from);
   if (peer != nullptr && (!peer->told || now - *peer->told >= config_.answer_limit)) {
     peer->told = now;
-    hail(from);
+    send_hello(from);
   }
 }
 
@@ -115,14 +116,14 @@ void Member::take(MemberId from, const Hello& m, base::Instant now) {
       send(from, Welcome{view_});
     }
     if (is_new) {
-      repeat(from, now);
+      resend(from, now);
       evaluate(now);
     }
     return;
   }
   applicants_.erase(from);
   if (m.epoch < view_.epoch || (m.is_newcomer && roster_.has(from))) {
-    inform(from, now);
+    send_missed_decision(from, now);
   }
 }
 
@@ -133,11 +134,11 @@ void Member::take(MemberId /*from*/, const Welcome& m, base::Instant now) {
 }
 
 // Passes on the sender's fingerprints, so that others notice a made-up decision.
-void Member::take(MemberId from, const Leave& m, base::Instant /*now*/) {
+void Member::take(MemberId from, const DismissNotice& m, base::Instant /*now*/) {
   if (!has_voice(from) || (is_voter() && m.epoch <= view_.epoch)) {
     return;
   }
-  for (const Following& said : forks_.early_of(from)) {
+  for (const Fingerprint& said : forks_.early_of(from)) {
     for (const auto& [id, peer] : peers_) {
       send(id, said);
     }
@@ -176,14 +177,14 @@ void Member::take(MemberId from, const Suspect& m, base::Instant now) {
   }
 }
 
-void Member::take(MemberId from, const Straggling& m, base::Instant now) {
+void Member::take(MemberId from, const StragglerNotice& m, base::Instant now) {
   const bool is_ours = from == self_ || (is_for_now(from, m.epoch, now) && roster_.has(from));
   if (is_ours && m.rank < roster_.rank_count() && stragglers_.insert(m.rank).second) {
     events_.push_back(StragglerFound{m.rank, m.permille_of_median / 1000.0});
   }
 }
 
-void Member::take(MemberId from, const Farewell& m, base::Instant now) {
+void Member::take(MemberId from, const LeaveNotice& m, base::Instant now) {
   Peer& peer = peers_[from];
   if (!m.is_whole) {
     peer.has_left = true;
@@ -201,8 +202,8 @@ void Member::take_finished(Peer& peer, base::Instant now) {
   evaluate(now);
 }
 
-// A rank says that all ranks have finished. That vouches for those whose own Farewell can no longer
-// come, and for no others: one liar cannot end the job of ranks that are still there.
+// A rank says that all ranks have finished. That vouches for those whose own LeaveNotice can no
+// longer come, and for no others: one liar cannot end the job of ranks that are still there.
 void Member::take(MemberId from, const Done& m, base::Instant now) {
   if (!is_for_now_from_voter(from, m.epoch, now)) {
     return;
@@ -219,11 +220,11 @@ void Member::take(MemberId from, const Done& m, base::Instant now) {
 
 // Follows the driver of a ballot, unless this voter promised a greater one.
 bool Member::promise(MemberId driver, std::uint32_t epoch, Ballot ballot, base::Instant now) {
-  if (!is_for_now(driver, epoch, now) || !is_drivers(driver, ballot)) {
+  if (!is_for_now(driver, epoch, now) || !is_driver_of(driver, ballot)) {
     return false;
   }
   if (ballot < promised_) {
-    send(driver, Refused{view_.epoch, promised_});
+    send(driver, BallotRefused{view_.epoch, promised_});
     return false;
   }
   if (ballot > promised_) {
@@ -253,11 +254,11 @@ void Member::take(MemberId from, const Halt& m, base::Instant now) {
   }
   const bool has_begun = step_ && m.at_step && *step_ >= *m.at_step;
   if (m.at_step && training_ == Training::kRunning && (has_begun || has_finished_)) {
-    send(from, Beyond{view_.epoch, m.ballot});
+    send(from, StepBegun{view_.epoch, m.ballot});
     return;
   }
   stop_training(m.at_step, m.why);
-  park_here();
+  report_parked();
 }
 
 void Member::take(MemberId from, const Accept& m, base::Instant now) {
@@ -271,7 +272,7 @@ void Member::take(MemberId from, const Accept& m, base::Instant now) {
 }
 
 void Member::take(MemberId from, const Chosen& m, base::Instant now) {
-  if (!is_for_now_from_voter(from, m.epoch, now) || !is_drivers(from, m.ballot)) {
+  if (!is_for_now_from_voter(from, m.epoch, now) || !is_driver_of(from, m.ballot)) {
     return;
   }
   if (accepted_ && accepted_ballot_ == m.ballot) {
@@ -282,12 +283,12 @@ void Member::take(MemberId from, const Chosen& m, base::Instant now) {
 
 // An epoch's places go to members that were parked in the epoch before. So a voter that was not
 // left out hears of every decision in order.
-void Member::take(MemberId from, const Verdict& m, base::Instant now) {
+void Member::take(MemberId from, const DecisionNotice& m, base::Instant now) {
   const View& view = m.decision.view;
   if (view.epoch <= view_.epoch || !has_voice(from)) {
     return;
   }
-  if (is_voter() && view.epoch - view_.epoch > 1 && m.decision.outcome == Outcome::kGoesOn &&
+  if (is_voter() && view.epoch - view_.epoch > 1 && m.decision.outcome == Outcome::kContinues &&
       view.has(self_)) {
     dismiss(fmt::format(
         "{} names a decision about epoch {} that has a place for this process, which "
@@ -301,10 +302,10 @@ void Member::take(MemberId from, const Verdict& m, base::Instant now) {
 
 // ------------------------------------------------------------------ deciding: a driver's part
 
-void Member::take(MemberId from, const Beyond& m, base::Instant now) {
+void Member::take(MemberId from, const StepBegun& m, base::Instant now) {
   if (is_for_now_from_voter(from, m.epoch, now) && drive_.phase == Phase::kGathering &&
       m.ballot == drive_.ballot && drive_.at_step) {
-    hurry();
+    halt_at_once();
   }
 }
 
@@ -313,7 +314,7 @@ void Member::take(MemberId from, const Parked& m, base::Instant now) {
     return;
   }
   if (drive_.phase == Phase::kAccepting) {
-    repeat(from, now);
+    resend(from, now);
     return;
   }
   if (drive_.phase != Phase::kGathering) {
@@ -336,7 +337,7 @@ void Member::take(MemberId from, const Accepted& m, base::Instant now) {
   }
 }
 
-void Member::take(MemberId from, const Refused& m, base::Instant now) {
+void Member::take(MemberId from, const BallotRefused& m, base::Instant now) {
   if (is_for_now_from_voter(from, m.epoch, now) && drive_.phase != Phase::kIdle &&
       m.promised > drive_.ballot) {
     greatest_round_ = std::max(greatest_round_, round_of(m.promised));
@@ -346,21 +347,21 @@ void Member::take(MemberId from, const Refused& m, base::Instant now) {
 
 // ------------------------------------------------------------------ asking
 
-void Member::take(MemberId from, const Petition& m, base::Instant now) {
+void Member::take(MemberId from, const ForwardedRequest& m, base::Instant now) {
   if (is_for_now_from_voter(from, m.epoch, now)) {
-    take_wanted(from, m.number, m.request, now);
+    add_request(from, m.number, m.request, now);
   }
 }
 
-void Member::take(MemberId from, const Refusal& m, base::Instant now) {
+void Member::take(MemberId from, const RequestRefused& m, base::Instant now) {
   if (is_for_now_from_voter(from, m.epoch, now)) {
-    refuse_wanted(self_, m.number, m.why);
+    refuse_request(self_, m.number, m.why);
   }
 }
 
 // ------------------------------------------------------------------ split jobs
 
-void Member::take(MemberId from, const Following& m, base::Instant now) {
+void Member::take(MemberId from, const Fingerprint& m, base::Instant now) {
   if (!roster_.has(from) && !former_.has(from)) {
     return;
   }
@@ -368,7 +369,7 @@ void Member::take(MemberId from, const Following& m, base::Instant now) {
   if (is_voter() && found == ForkWatch::Comparison::kContradicts) {
     end_split_job(m);
   } else if (is_voter() && found == ForkWatch::Comparison::kSkipped) {
-    inform(from, now);
+    send_missed_decision(from, now);
   }
 }
 

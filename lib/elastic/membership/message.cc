@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace spillway::membership {
 namespace {
@@ -64,7 +64,7 @@ class MessageWriter {
     put_handle(m.handle);
   }
   void write(const Welcome& m) { put_view(m.view); }
-  void write(const Leave& m) {
+  void write(const DismissNotice& m) {
     put(m.epoch);
     put_why(m.why);
   }
@@ -80,12 +80,12 @@ class MessageWriter {
     put(m.member);
     put(static_cast<std::uint8_t>(m.cause));
   }
-  void write(const Straggling& m) {
+  void write(const StragglerNotice& m) {
     put(m.epoch);
     put(m.rank);
     put(m.permille_of_median);
   }
-  void write(const Farewell& m) {
+  void write(const LeaveNotice& m) {
     put(m.epoch);
     put(m.is_whole);
   }
@@ -97,7 +97,7 @@ class MessageWriter {
     put(m.at_step.value_or(0));
     put_why(m.why);
   }
-  void write(const Beyond& m) { write_ballot(m.epoch, m.ballot); }
+  void write(const StepBegun& m) { write_ballot(m.epoch, m.ballot); }
   void write(const Parked& m) {
     write_ballot(m.epoch, m.ballot);
     put(m.position.has_state);
@@ -115,10 +115,10 @@ class MessageWriter {
     put_decision(m.decision);
   }
   void write(const Accepted& m) { write_ballot(m.epoch, m.ballot); }
-  void write(const Refused& m) { write_ballot(m.epoch, m.promised); }
+  void write(const BallotRefused& m) { write_ballot(m.epoch, m.promised); }
   void write(const Chosen& m) { write_ballot(m.epoch, m.ballot); }
-  void write(const Verdict& m) { put_decision(m.decision); }
-  void write(const Petition& m) {
+  void write(const DecisionNotice& m) { put_decision(m.decision); }
+  void write(const ForwardedRequest& m) {
     put(m.epoch);
     put(m.number);
     put(static_cast<std::uint8_t>(m.request.kind));
@@ -126,12 +126,12 @@ class MessageWriter {
     put(m.request.places);
     put_why(m.request.why);
   }
-  void write(const Refusal& m) {
+  void write(const RequestRefused& m) {
     put(m.epoch);
     put(m.number);
     put_why(m.why);
   }
-  void write(const Following& m) {
+  void write(const Fingerprint& m) {
     put(m.epoch);
     put(m.point);
     put(m.value);
@@ -233,7 +233,7 @@ class MessageReader {
     m.handle = get_handle();
   }
   void read(Welcome& m) { m.view = get_view(); }
-  void read(Leave& m) {
+  void read(DismissNotice& m) {
     m.epoch = get<std::uint32_t>();
     m.why = get_why();
   }
@@ -250,12 +250,12 @@ class MessageReader {
     m.member = get<MemberId>();
     m.cause = get_enum(LossCause::kData);
   }
-  void read(Straggling& m) {
+  void read(StragglerNotice& m) {
     m.epoch = get<std::uint32_t>();
     m.rank = get<std::uint32_t>();
     m.permille_of_median = get<std::uint32_t>();
   }
-  void read(Farewell& m) {
+  void read(LeaveNotice& m) {
     m.epoch = get<std::uint32_t>();
     m.is_whole = get_bool();
   }
@@ -270,7 +270,7 @@ class MessageReader {
     }
     m.why = get_why();
   }
-  void read(Beyond& m) { read_ballot(m.epoch, m.ballot); }
+  void read(StepBegun& m) { read_ballot(m.epoch, m.ballot); }
   void read(Parked& m) {
     read_ballot(m.epoch, m.ballot);
     m.position.has_state = get_bool();
@@ -290,10 +290,10 @@ class MessageReader {
     is_sound_ = is_sound_ && m.decision.view.epoch == m.epoch + 1;
   }
   void read(Accepted& m) { read_ballot(m.epoch, m.ballot); }
-  void read(Refused& m) { read_ballot(m.epoch, m.promised); }
+  void read(BallotRefused& m) { read_ballot(m.epoch, m.promised); }
   void read(Chosen& m) { read_ballot(m.epoch, m.ballot); }
-  void read(Verdict& m) { m.decision = get_decision(); }
-  void read(Petition& m) {
+  void read(DecisionNotice& m) { m.decision = get_decision(); }
+  void read(ForwardedRequest& m) {
     m.epoch = get<std::uint32_t>();
     m.number = get<std::uint32_t>();
     m.request.kind = get_enum(RequestKind::kEnd);
@@ -301,12 +301,12 @@ class MessageReader {
     m.request.places = get<std::uint32_t>();
     m.request.why = get_why();
   }
-  void read(Refusal& m) {
+  void read(RequestRefused& m) {
     m.epoch = get<std::uint32_t>();
     m.number = get<std::uint32_t>();
     m.why = get_why();
   }
-  void read(Following& m) {
+  void read(Fingerprint& m) {
     m.epoch = get<std::uint32_t>();
     m.point = get<std::uint64_t>();
     m.value = get<std::uint64_t>();

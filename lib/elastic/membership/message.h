@@ -2,12 +2,12 @@
 //
 // The messages between members, and their bytes.
 //
-//   meeting    Hello (first on every connection; shows which peer is behind), Welcome, Leave
-//   watching   Alive, Suspect, Straggling, Farewell, Done
-//   deciding   Halt and Parked (Paxos: prepare and promise), Beyond, Accept, Accepted, Refused
-//   learning   Chosen (what you accepted under this ballot), Verdict (the decision itself),
-//              Following (a fingerprint of the decision the sender follows: fork_watch.h)
-//   asking     Petition, Refusal
+//   meeting    Hello (first on every connection; shows which peer is behind), Welcome,
+//   DismissNotice watching   Alive, Suspect, StragglerNotice, LeaveNotice, Done deciding   Halt and
+//   Parked (Paxos: prepare and promise), StepBegun, Accept, Accepted, BallotRefused learning Chosen
+//   (what you accepted under this ballot), DecisionNotice (the decision itself),
+//              Fingerprint (a fingerprint of the decision the sender follows: fork_watch.h)
+//   asking     ForwardedRequest, RequestRefused
 //
 // `epoch` is that of the sender's view. A ballot is a round and its driver's index among the
 // voters. Encoding: one byte for the kind, then the fields in order, little-endian. A length
@@ -25,7 +25,6 @@
 
 #include "base/bytes.h"
 #include "base/units.h"
-#include "elastic/membership/terms.h"
 #include "elastic/membership/view.h"
 
 namespace spillway::membership {
@@ -57,10 +56,10 @@ struct Welcome {
   View view{};
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
-struct Leave {
+struct DismissNotice {
   std::uint32_t epoch = 0;
   std::string why{};
-  friend bool operator==(const Leave&, const Leave&) = default;
+  friend bool operator==(const DismissNotice&, const DismissNotice&) = default;
 };
 
 struct Alive {
@@ -78,19 +77,19 @@ struct Suspect {
   LossCause cause = LossCause::kClosed;
   friend bool operator==(const Suspect&, const Suspect&) = default;
 };
-struct Straggling {
+struct StragglerNotice {
   std::uint32_t epoch = 0;
   std::uint32_t rank = 0;
   std::uint32_t permille_of_median = 0;
-  friend bool operator==(const Straggling&, const Straggling&) = default;
+  friend bool operator==(const StragglerNotice&, const StragglerNotice&) = default;
 };
-struct Farewell {
+struct LeaveNotice {
   std::uint32_t epoch = 0;
   bool is_whole = false;  // the sender's part of the job is done
-  friend bool operator==(const Farewell&, const Farewell&) = default;
+  friend bool operator==(const LeaveNotice&, const LeaveNotice&) = default;
 };
 
-// The job is done. Sent for members that some rank's Farewell did not reach.
+// The job is done. Sent for members that some rank's LeaveNotice did not reach.
 struct Done {
   std::uint32_t epoch = 0;
   friend bool operator==(const Done&, const Done&) = default;
@@ -104,10 +103,10 @@ struct Halt {
   friend bool operator==(const Halt&, const Halt&) = default;
 };
 // The sender has already begun the step at which to halt.
-struct Beyond {
+struct StepBegun {
   std::uint32_t epoch = 0;
   Ballot ballot = 0;
-  friend bool operator==(const Beyond&, const Beyond&) = default;
+  friend bool operator==(const StepBegun&, const StepBegun&) = default;
 };
 struct Parked {
   std::uint32_t epoch = 0;
@@ -130,10 +129,10 @@ struct Accepted {
   Ballot ballot = 0;
   friend bool operator==(const Accepted&, const Accepted&) = default;
 };
-struct Refused {
+struct BallotRefused {
   std::uint32_t epoch = 0;
   Ballot promised = 0;
-  friend bool operator==(const Refused&, const Refused&) = default;
+  friend bool operator==(const BallotRefused&, const BallotRefused&) = default;
 };
 
 struct Chosen {
@@ -141,34 +140,35 @@ struct Chosen {
   Ballot ballot = 0;
   friend bool operator==(const Chosen&, const Chosen&) = default;
 };
-struct Verdict {
+struct DecisionNotice {
   Decision decision{};
-  friend bool operator==(const Verdict&, const Verdict&) = default;
+  friend bool operator==(const DecisionNotice&, const DecisionNotice&) = default;
 };
 
-struct Following {
+struct Fingerprint {
   std::uint32_t epoch = 0;  // the epoch that began with the decision
   std::uint64_t point = 0;
   std::uint64_t value = 0;
-  friend bool operator==(const Following&, const Following&) = default;
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
-struct Petition {
+struct ForwardedRequest {
   std::uint32_t epoch = 0;
   std::uint32_t number = 0;  // counted by the asker
-  Request request{};
-  friend bool operator==(const Petition&, const Petition&) = default;
+  ChangeRequest request{};
+  friend bool operator==(const ForwardedRequest&, const ForwardedRequest&) = default;
 };
-struct Refusal {
+struct RequestRefused {
   std::uint32_t epoch = 0;
   std::uint32_t number = 0;
   std::string why{};
-  friend bool operator==(const Refusal&, const Refusal&) = default;
+  friend bool operator==(const RequestRefused&, const RequestRefused&) = default;
 };
 
 using Message =
-    std::variant<Hello, Welcome, Leave, Alive, Suspect, Straggling, Farewell, Done, Halt, Beyond,
-                 Parked, Accept, Accepted, Refused, Chosen, Verdict, Petition, Refusal, Following>;
+    std::variant<Hello, Welcome, DismissNotice, Alive, Suspect, StragglerNotice, LeaveNotice, Done,
+                 Halt, StepBegun, Parked, Accept, Accepted, BallotRefused, Chosen, DecisionNotice,
+                 ForwardedRequest, RequestRefused, Fingerprint>;
 
 // Longer texts and handles are truncated to their limits.
 std::vector<std::uint8_t> encode(const Message& message);

@@ -6,7 +6,7 @@
 
 namespace spillway::gpu {
 
-// Cells of the chi-square test (codec/row_encoder.cc), with the outer ones merged.
+// Cells of the chi-square test (codec/row_codec.cc), with the outer ones merged.
 inline constexpr unsigned kTestCells = 113;
 // Magnitudes for prefixes of 1 to 8 planes: those for p planes begin at index 2^(p-1) - 1.
 inline constexpr unsigned kPrefixMagnitudes = 255;
@@ -57,7 +57,7 @@ struct EncodeArguments {
   RowRange range;
 };
 
-// What happens to decoded values: they are written, or added to or subtracted from the old ones.
+// The use of decoded values: they are written, or added to or subtracted from the old ones.
 enum class Store : unsigned { kWrite, kAdd, kSubtract };
 
 struct DecodeArguments {
@@ -85,7 +85,7 @@ struct RotateArguments {
 struct WidenArguments {
   const void* from;
   float* to;
-  const float* owed;  // residuals; null: none
+  const float* residual;  // residuals; null: none
   unsigned long long count;
 };
 
@@ -97,10 +97,10 @@ struct RowMeasure {
 
 // How a row of levels is encoded or decoded.
 enum class LevelRowKind : unsigned {
-  kValues,     // from its values
-  kAlike,      // encode: all coordinates are zero; decode: `factor` everywhere
-  kNothing,    // all levels are zero and carry no meaning
-  kForgotten,  // zeros, whatever `store` says
+  kValues,    // from its values
+  kConstant,  // encode: all coordinates are zero; decode: `factor` everywhere
+  kNothing,   // all levels are zero and carry no meaning
+  kCleared,   // zeros, whatever `store` says
 };
 
 struct LevelRow {

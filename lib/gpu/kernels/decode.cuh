@@ -216,8 +216,8 @@ DEVICE void judge_arrived(const Tile& tile, const DecodeArguments& arguments) {
             power_of_two(static_cast<int>(tile.log2_length)) / static_cast<double>(state.arrived);
       }
       const double normalised = 1.0 / rotation_gain(tile.log2_length, 1);
-      const double made_up = static_cast<double>(static_cast<float>(factor));
-      state.factor = static_cast<float>(normalised * made_up);
+      const double rescale = static_cast<double>(static_cast<float>(factor));
+      state.factor = static_cast<float>(normalised * rescale);
       state.phase = Phase::kTesting;
     }
   });

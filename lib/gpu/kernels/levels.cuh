@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A tensor's rows to levels that can be added, packed into words, and sums of them back:
-// codec/level_encoder.cc, level_decoder.cc and lanes.cc for many rows at a time, bit for bit.
+// codec/level_code.cc, level_decoder.cc and lanes.cc for many rows at a time, bit for bit.
 // Supports only codes whose levels are all integers of the range; ranks send no others.
 
 namespace spillway::gpu {
@@ -185,16 +185,15 @@ DEVICE void store_means(const Tile& tile, const SumArguments& arguments) {
       if (state.phase == Phase::kAbsent) {
         continue;
       }
-      const bool is_forgotten = state.target == static_cast<unsigned>(LevelRowKind::kForgotten);
-      const float factor = is_forgotten ? 0.0F : state.factor;
+      const bool is_cleared = state.target == static_cast<unsigned>(LevelRowKind::kCleared);
+      const float factor = is_cleared ? 0.0F : state.factor;
       float4 v = make_float4(factor, factor, factor, factor);
       if (state.phase == Phase::kRotating) {
         v = flipped(*reinterpret_cast<const float4*>(tile.at(quad * 4)), factor,
                     tile.signs[quad / 8], quad * 4 % 32);
       }
       store_quad<kElement>(place, const_cast<void*>(arguments.tensor.values),
-                           place.first + quad * 4, v,
-                           is_forgotten ? Store::kWrite : arguments.store);
+                           place.first + quad * 4, v, is_cleared ? Store::kWrite : arguments.store);
     }
   });
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A tile: the rows of one block in shared memory, and their rotation. The arithmetic matches
-// codec/kernels_scalar.cc to the last bit.
+// codec/kernels.cc to the last bit.
 //
 // Coordinate i lies at padded(i): four unused floats follow each 32. This avoids bank conflicts
-// among groups of four neighbours, among every 32nd coordinate, and among columns (columns.cuh).
+// among groups of four neighbours, among every 32nd coordinate, and among columns (codes.cuh).
 
 namespace spillway::gpu {
 

@@ -4,6 +4,7 @@
     SPILLWAY_LAB_STEPS    a file to which rank 0 adds a line per event
     SPILLWAY_LAB_BACKEND  gloo or spillway: what init_process_group() makes, whatever the script asks for
     SPILLWAY_LAB_HOOK     fp16 or powersgd: torch's own hook, put around each DistributedDataParallel that has none
+                          flat: one priority for all layers of a model, instead of front layers first
 
 Events are JSON, one per line:
 
@@ -294,6 +295,23 @@ def one_at_a_time(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 HOOKS = {"fp16": register_fp16, "powersgd": register_powersgd}
 
 
+# ---- Layers ----
+
+FLAT = "flat"
+FLAT_PRIORITY = 0
+
+
+def install_flat_layers(module: ModuleType) -> None:
+    """Gives all layers one priority, unless the script chose one itself. The difference to a run without this is the
+    gain of scheduling."""
+    original = module.LayerPolicy.__init__
+
+    @functools.wraps(original)
+    def init(policy: Any, priority: Optional[int] = None) -> None:
+        original(policy, FLAT_PRIORITY if priority is None else priority)
+    module.LayerPolicy.__init__ = init
+
+
 # ---- Modules that the script has yet to import ----
 
 Installer = Callable[[ModuleType], None]
@@ -330,11 +348,15 @@ def run_after(loader: Any, install: Installer) -> None:
 
 def begin(environment: Mapping[str, str]) -> None:
     hook, backend = environment.get("SPILLWAY_LAB_HOOK", ""), environment.get("SPILLWAY_LAB_BACKEND", "")
-    if hook and hook not in HOOKS:
-        raise ValueError(f"SPILLWAY_LAB_HOOK is {hook!r}; there are {', '.join(HOOKS)}")
+    if hook and hook not in (*HOOKS, FLAT):
+        raise ValueError(f"SPILLWAY_LAB_HOOK is {hook!r}; there are {', '.join((*HOOKS, FLAT))}")
     events = EventFile(environment.get("SPILLWAY_LAB_STEPS", ""))
     steps = Steps(events)
-    watch: Any = ImportWatch({"torch.optim.optimizer": WatchedOptimizers(steps).install,
-                              "torch.distributed.distributed_c10d": ChosenBackend(backend, events).install,
-                              "torch.nn.parallel.distributed": WatchedModels(hook, steps, events).install})
+    models = WatchedModels(hook if hook in HOOKS else "", steps, events)
+    installers = {"torch.optim.optimizer": WatchedOptimizers(steps).install,
+                  "torch.distributed.distributed_c10d": ChosenBackend(backend, events).install,
+                  "torch.nn.parallel.distributed": models.install}
+    if hook == FLAT:
+        installers["spillway.torch.backward"] = install_flat_layers
+    watch: Any = ImportWatch(installers)
     sys.meta_path.insert(0, watch)

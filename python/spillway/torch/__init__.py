@@ -27,18 +27,16 @@ if not torch.distributed.is_available():
     raise ImportError("this build of torch has no torch.distributed; install one that has")
 
 from ..errors import LibraryNotFoundError, LibraryVersionError, SpillwayError, Status
-from .barrier import monitored_barrier
-from .ddp_hook import DdpHook, attach
+from .codecs import Auto, Blocks, Codec, Entropy, Exact, Levels, Planes, Sketch
+from .ddp_hook import DdpHook, StepReport, attach
 from .elastic_job import ElasticJob, JobEnded, elastic
-from .launcher import torch_variables
 from .partition import Partition, partition
-from .process_group import BACKEND, SpillwayGroup
-from .registration import register
-from .step_report import StepReport
+from .process_group import BACKEND, SpillwayGroup, monitored_barrier
+from .registration import register, torch_variables
 
 os.environ.update(torch_variables())
 register()
 
-__all__ = ["BACKEND", "DdpHook", "ElasticJob", "JobEnded", "LibraryNotFoundError", "LibraryVersionError",
-           "Partition", "SpillwayError", "SpillwayGroup", "Status", "StepReport", "attach", "elastic",
-           "monitored_barrier", "partition"]
+__all__ = ["Auto", "BACKEND", "Blocks", "Codec", "DdpHook", "ElasticJob", "Entropy", "Exact", "JobEnded", "Levels",
+           "LibraryNotFoundError", "LibraryVersionError", "Partition", "Planes", "Sketch", "SpillwayError",
+           "SpillwayGroup", "Status", "StepReport", "attach", "elastic", "monitored_barrier", "partition"]

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""codec="auto" of a hook: times its steps, now and then measures their error, and uses the code that the chooser
-picks.
+"""The codec Auto of a hook: times its steps, now and then measures their error, and uses the codec that the
+chooser picks.
 
-A step's time runs from the end of the previous backward pass to its own end. So a code that takes processors from the
+A step's time runs from the end of the previous backward pass to its own end. So a codec that takes processors from the
 model pays for them. A pause before the first bucket counts as the usual gap: an evaluation or a checkpoint is not
-held against a code. Link and processor time are not measured apart: a step contains both.
+held against a codec. Link and processor time are not measured apart: a step contains both.
 
 The error is a sample: SAMPLED evenly spread values of each bucket are averaged exactly after the step, outside of its
 time. The sample's zeros say how sparse gradients are.
 
-Invariants: ranks agree on the longest time and the largest error of all, so they always use the same code. They agree
-after trial steps, and every LOOK_EVERY steps while a code is in use; the answer is awaited when the next step begins.
+Invariants: ranks agree on the longest time and the largest error of all, so they always use the same codec. They agree
+after trial steps, and every LOOK_EVERY steps while a codec is in use; the answer is awaited when the next step begins.
 In steps that do not count (warm-up, exact()) only the all-reduces are timed, as a hint of what exact takes: a first
 step contains much that no other has.
 
@@ -28,12 +28,12 @@ import torch
 from .. import abi
 from ..errors import SpillwayError, Status
 from .codec_chooser import EXACT, Candidate, Choice, CodecChooser, Seen
-from .host_span import HostSpan
 from .operation import Member, Operation
+from .tensors import HostSpan
 
 # Defaults with error feedback and without. On a CNN's gradients the error is 0.006 for 5 planes, 0.05 for 4 bits of
-# thc, and 0.1 to 0.5 for coded numbers of 8 bits; half of the latter is carried over from the last step. With
-# feedback all of them learn as exact does.
+# levels, and 0.1 to 0.5 for entropy-coded integers of 8 bits; half of the latter is carried over from the last step.
+# With feedback all of them learn as exact does.
 MAX_ERROR, MAX_ERROR_WITHOUT_FEEDBACK = 0.3, 0.01
 SAMPLED = 1 << 14
 USUAL_GAPS = 16      # the last gaps that count
@@ -41,7 +41,7 @@ PAUSE = 3.0          # times the usual gap between two steps
 UNKNOWN = -1.0       # no time, error or share
 REFUSALS = (Status.INVALID_ARGUMENT, Status.LIMIT_EXCEEDED, Status.UNAVAILABLE)
 
-HOOK_CANDIDATES = (Candidate("planes", 5), Candidate("thc", 4), Candidate("coded", 8), Candidate("sketch", 8),
+HOOK_CANDIDATES = (Candidate("planes", 5), Candidate("levels", 4), Candidate("entropy", 8), Candidate("sketch", 8),
                    Candidate("planes", 8), Candidate("planes", 16), EXACT)
 
 log = logging.getLogger("spillway")
@@ -57,7 +57,7 @@ def tolerances_of(candidates: Sequence[Candidate], make: MakeOptions) -> Toleran
     which `make` raises ValueError. For the finest planes that is the caller's mistake and propagates."""
     made: Tolerances = {EXACT: None, Candidate("planes", 16): make("planes", 16)}
     for candidate in candidates:
-        if candidate in made or candidate.codec not in abi.CODES:
+        if candidate in made or candidate.codec not in abi.CODECS:
             continue
         try:
             made[candidate] = make(*candidate)
@@ -167,7 +167,8 @@ class ErrorSample:
         average_of_all = torch.cat(self._before)
         average(member, average_of_all).wait()
         error = energy = zeros = values = 0.0
-        for now, exact, stride in zip(self._now, average_of_all.split([len(some) for some in self._now]), self._strides):
+        exact_parts = average_of_all.split([len(some) for some in self._now])
+        for now, exact, stride in zip(self._now, exact_parts, self._strides):
             error += stride * float((now.double() - exact.double()).square().sum())
             energy += stride * float(exact.double().square().sum())
             zeros += stride * int((exact == 0).sum())
@@ -219,15 +220,15 @@ class AutoCodec:
         if self._sample is not None:
             self._sample.add(bucket)
 
-    def end_step(self, counts: bool, longest: float) -> None:
-        """Call when all buckets are averaged; `longest`: seconds of the slowest bucket."""
+    def end_step(self, counts: bool, longest: Callable[[], float]) -> None:
+        """Call when all buckets are averaged; `longest` returns the seconds of the slowest bucket."""
         seconds = self._clock.end()
         if counts:
             self._seconds.append(seconds)
             if len(self._seconds) == self._chooser.units:
                 self._agree()
         else:
-            self._hint = longest if self._hint is None else min(self._hint, longest)
+            self._hint = min(longest(), math.inf if self._hint is None else self._hint)
         self._clock.rest()
 
     def _agree(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the fastest code by trying: takes times and errors, returns decisions.
+"""Finds the fastest codec by trying: takes times and errors, returns decisions.
 
     chooser = CodecChooser(candidates, max_error=0.1)
-    chooser.candidate, chooser.purpose, chooser.units        # the coming units' code, its purpose, and their number
+    chooser.candidate, chooser.purpose, chooser.units        # the coming units' codec, its purpose, and their number
     chooser.note(Seen(seconds, error, zeros))                # measurements of these units
     chooser.choice                                           # the last choice, with all trials; None before the first
 
@@ -13,8 +13,8 @@ The rest take turns, in rounds that grow longer as fewer are left, and medians d
 close to the best, so trials cost little. Among those within TIE of the shortest, the chooser takes the one with the
 least error. The one in use stays if it is within STAYS.
 
-Candidates that cannot win are not tried. More bits of one code take longer, nearly in proportion: the times of two
-precisions predict a third. For coded numbers, every bit quarters the error: the first measurement tells which
+Candidates that cannot win are not tried. More bits of one codec take longer, nearly in proportion: the times of two
+precisions predict a third. For entropy-coded integers, every bit quarters the error: the first measurement tells which
 precision fits.
 
 After a choice, the chooser looks every LOOK_EVERY units whether the time is the same, within CHANGE, and the error
@@ -37,7 +37,7 @@ TURN = 2                              # units per turn
 TIE = 1.03
 STAYS = 1.05
 SKIPPED_PLANES, SKIPPED_EXACT = 1.25, 4.0  # predicted, over the shortest: not tried. Exact needs no coding
-LEAST_ZEROS = 0.5                     # share of the gradient, for codes made for zeros
+LEAST_ZEROS = 0.5                     # share of the gradient, for codecs made for zeros
 LOOK_EVERY = 50
 CHANGE = 1.3
 LOOKS_TO_RETRY = 100
@@ -273,7 +273,7 @@ class CodecChooser:
 
     def _add_what_fits(self, contender: Contender, waiting: Deque[Contender]) -> None:
         codec, precision = contender.candidate
-        if codec != "coded" or contender.error is None:
+        if codec != "entropy" or contender.error is None:
             return
         fitting = Candidate(codec, fitting_precision(precision, contender.error, self._max_error))
         if not contender.dropped and fitting.precision > precision:
@@ -284,7 +284,7 @@ class CodecChooser:
     def _has_fit(self) -> bool:
         """True if a fitted precision was tried; only one is tried beside the candidates asked for."""
         asked_for = (*self._candidates, self._in_use)
-        return any(each.candidate.codec == "coded" and each.candidate not in asked_for for each in self._contenders)
+        return any(each.candidate.codec == "entropy" and each.candidate not in asked_for for each in self._contenders)
 
     def _why_not_tried(self, contender: Contender) -> str:
         """Empty if it is to be tried."""
@@ -308,7 +308,8 @@ class CodecChooser:
         if not timed or not ends or candidate.precision <= timed[0][0]:
             return None
         fewest, least = timed[0]
-        return min(least + (longest - least) * (candidate.precision - fewest) / (most - fewest) for most, longest in ends)
+        return min(least + (longest - least) * (candidate.precision - fewest) / (most - fewest)
+                   for most, longest in ends)
 
     def _racing(self) -> List[Contender]:
         """Shortest first."""
@@ -332,7 +333,7 @@ class CodecChooser:
     def _choose(self) -> Candidate:
         racing = self._racing()
         if not racing:
-            return self._decide(EXACT, f"no code errs less than {self._max_error:g}")
+            return self._decide(EXACT, f"no codec errs less than {self._max_error:g}")
         best = racing[0]
         close = {each.candidate: each for each in racing if each.seconds <= STAYS * best.seconds}
         tied = [each for each in racing if each.seconds <= TIE * best.seconds]

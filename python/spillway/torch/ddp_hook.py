@@ -1,75 +1,250 @@
 # SPDX-License-Identifier: Apache-2.0
 """A communication hook that sends DDP's gradients through Spillway's tolerant all-reduce.
 
-    hook = spillway.torch.attach(ddp_model, precision=16, loss_bound=0.01)
+    hook = spillway.torch.attach(ddp_model, Planes(bits=5), loss_bound=0.01)
     ...
     print(hook.report())                     # of the last step
 
-Invariants: all ranks end a step with the same gradients, except with lossy_gather. The first warm_up_steps, and steps
-for which `exact` is set, lose nothing. Errors come out of backward(). Error feedback begins after the warm-up, and
-DDP rebuilds its buckets after the first step: with at least one warm-up step no residual is ever dropped; without,
-that of the first step is.
+Invariants: all ranks end a step with the same gradients. The first warm_up_steps, and steps for which `exact` is set,
+lose nothing. Errors come out of backward(). Error feedback begins after the warm-up, and DDP rebuilds its buckets after
+the first step: with at least one warm-up step no residual is ever dropped; without, that of the first step is. As a
+bucket's index thus says nothing about its contents, error feedback is kept under a hash of the bucket's parameters,
+which is the same at all ranks. A bucket with other parameters is another tensor, without a residual.
+
+Reports are made when somebody asks, or for a writer. A step keeps its finished requests until the next one ends, and
+the library keeps their reports.
 
 Threads: DDP calls it from the thread that runs the backward pass; any thread may read reports.
 """
 import contextlib
 import dataclasses
+import hashlib
 import itertools
+import threading
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 
 from .. import abi
-from ..request import PartSeconds
+from ..request import OperationReport, PartSeconds
 from .auto_codec import (HOOK_CANDIDATES, MAX_ERROR, MAX_ERROR_WITHOUT_FEEDBACK, AutoCodec, accepted,
                          tolerances_of)
-from .backward import before_backward_ends
-from .buckets import BucketNames, BucketRun
-from .codec_chooser import Candidate
-from .codecs import AUTO, check_auto, code_fields, default_loss_bound, exact_algorithm
-from .element_types import FLOATING
-from .layers import LayerPolicy, level_of
-from .meeting import join_through_group
-from .operation import Member
+from .backward import LayerPolicy, before_backward_ends, level_of
+from .codec_chooser import Candidate, Choice
+from .codecs import Auto, Codec, Exact, Planes, codec_named
+from .operation import Member, Operation, make_future, resolve, waiters
 from .process_group import SpillwayGroup
-from .step_report import StepReport, step_report
+from .rendezvous import join_through_group
+from .tensors import FLOATING, span_of
+
+# ---- Buckets ----
+
+class BucketNames:
+    """`hook`: a number that tells hooks of one communicator apart."""
+
+    def __init__(self, parameters: Iterable[Any], hook: int) -> None:
+        self._hook = hook
+        self._positions = {id(parameter): position for position, parameter in enumerate(parameters)}
+
+    def feedback_tensor(self, parameters: Iterable[Any]) -> int:
+        """Never 0, which means no name."""
+        words = [str(self._hook), *(str(self._positions[id(parameter)]) for parameter in parameters)]
+        digest = hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little") or 1
 
 
-GATHER_PRECISION = 16  # default
+class BucketRun:
+    """One bucket of one step. If it is measured, an exact all-reduce of a copy follows."""
+
+    def __init__(self, buffer: torch.Tensor, is_measured: bool) -> None:
+        self._buffer: Optional[torch.Tensor] = buffer
+        self._operation: Optional[Operation] = None
+        self._copy = buffer.detach().clone() if is_measured else None
+        self._exact_operation: Optional[Operation] = None
+        self.bytes = buffer.numel() * buffer.element_size()
+
+    def start(self, member: Member, options: abi.OperationOptions) -> None:
+        assert self._buffer is not None
+        self._operation = self._average(member, self._buffer, options)
+        if self._copy is not None:
+            self._exact_operation = self._average(member, self._copy, member.communicator.options())
+
+    @staticmethod
+    def _average(member: Member, tensor: torch.Tensor, options: abi.OperationOptions) -> Operation:
+        span = span_of(tensor, "all_reduce", options, member.communicator.world)
+        return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, abi.AVERAGE,
+                         options=options).start(member)
+
+    def future(self) -> "torch.futures.Future[torch.Tensor]":
+        operation, buffer = self._started, self._buffer
+        future = make_future(operation.devices)
+        waiters.run(lambda: resolve(future, operation, buffer))
+        return future
+
+    def wait(self) -> None:
+        for operation in (self._operation, self._exact_operation):
+            if operation is not None:
+                operation.wait()
+
+    def seconds(self) -> float:
+        """From the call to the end, once it has ended."""
+        return self._started.request.seconds()
+
+    def report(self) -> OperationReport:
+        return self._started.request.report()
+
+    def copy_seconds(self) -> PartSeconds:
+        return self._started.copy_seconds()
+
+    @property
+    def _started(self) -> Operation:
+        assert self._operation is not None
+        return self._operation
+
+    def release_tensors(self) -> None:
+        """Once it has ended. Its operation has released them already."""
+        self._buffer = self._copy = self._exact_operation = None
+
+    def error_and_energy(self) -> Tuple[float, float]:
+        assert self._copy is not None and self._buffer is not None
+        exact = self._copy.double()
+        return float((self._buffer.double() - exact).square().sum()), float(exact.square().sum())
+
+
+# ---- Reports ----
+
+@dataclasses.dataclass(frozen=True)
+class StepReport:
+    step: int                    # counted from 0 by the hook
+    exact: bool
+    codec: str                   # "exact", or the codec used: "planes", "levels", "blocks", "entropy" or
+                                 # "sketch"
+    buckets: int
+    gradient_bytes: int          # in memory
+    wire_bytes: int              # sent by this rank, with retransmissions
+    packets: int                 # expected at this rank
+    trimmed: int                 # of these, arrived shortened
+    lost: int                    # of these, did not arrive and were not waited for
+    repeated: int                # retransmitted by this rank
+    late_ranks: Tuple[int, ...]  # that at least one bucket did not wait for
+    contributors: int            # ranks in the smallest sum, without empty shards; 0 if exact
+    empty_shards: int            # without a sum, because their owner was too late
+    absent_elements: int         # elements without a contributor: zero at all ranks
+    parts_added: int             # levels, blocks, in shards owned here: parts that switches added
+    parts_alone: int             # parts that arrived unsummed
+    chunks_flushed: int          # chunks whose parts the owner had to request
+    values_clipped: int          # this rank's, too large for the scale; also with entropy and sketch
+    nmse: Optional[float]        # squared error over energy, in measured steps
+    seconds: float               # of the slowest bucket, from its call to its end
+    bits_per_value: Optional[float] = None  # with entropy and sketch, for what this rank coded
+    tables: int = 0              # with these, messages that had to carry a table
+    predicted: int = 0           # with sketch, values expected to be nonzero; all of them in a dense step
+    misses: int = 0              # other values that were nonzero
+    unrecovered: int = 0         # of these, carried over to the next step
+    gpu_bytes: int = 0           # gradient bytes that a GPU coded
+    cpu_bytes: int = 0           # and that the CPU coded; the rest was sent as it was
+    parts: PartSeconds = PartSeconds()  # time of each part, over all buckets
+    choice: Optional[Choice] = None  # with auto: the last choice, its reason and trials; None before the first
+
+    def scalars(self) -> "dict[str, float]":
+        """For plots."""
+        values = {"gradient_bytes": self.gradient_bytes, "wire_bytes": self.wire_bytes, "trimmed": self.trimmed,
+                  "lost": self.lost, "late_ranks": len(self.late_ranks), "seconds": self.seconds}
+        if self.gpu_bytes:
+            values.update(gpu_bytes=self.gpu_bytes)
+        parts = dataclasses.asdict(self.parts)
+        values.update({f"{part}_seconds": seconds for part, seconds in parts.items() if seconds})
+        if self.codec in ("levels", "blocks"):
+            values.update(parts_added=self.parts_added, parts_alone=self.parts_alone,
+                          chunks_flushed=self.chunks_flushed, values_clipped=self.values_clipped)
+        if self.bits_per_value is not None:
+            values.update(bits_per_value=self.bits_per_value, values_clipped=self.values_clipped)
+        if self.codec == "sketch":
+            values.update(predicted=self.predicted, misses=self.misses, unrecovered=self.unrecovered)
+        return values if self.nmse is None else {**values, "nmse": self.nmse}
+
+
+def codec_of(exact: bool, reports: Sequence[OperationReport]) -> str:
+    """The codec of tolerant buckets. SPILLWAY_ALGORITHM may have replaced the hook's with one that switches can add."""
+    codecs = [report.codec for report in reports if report.contributors > 0]
+    return codecs[0] if codecs and not exact else "exact"
+
+
+def step_report(step: int, exact: bool, gradient_bytes: int, reports: Sequence[OperationReport],
+                nmse: Optional[float], choice: Optional[Choice] = None) -> StepReport:
+    def total(field: str) -> Any:
+        return sum(getattr(report, field) for report in reports)
+
+    entropy_values = total("entropy_values")
+    late = sorted({rank for report in reports for rank in report.late_ranks})
+    return StepReport(step=step, exact=exact, codec=codec_of(exact, reports), buckets=len(reports),
+                      gradient_bytes=gradient_bytes, wire_bytes=total("wire_bytes_sent"),
+                      packets=total("packets_whole") + total("packets_trimmed") + total("packets_missing"),
+                      trimmed=total("packets_trimmed"), lost=total("packets_missing"),
+                      repeated=total("packets_repeated"), late_ranks=tuple(late),
+                      contributors=min((report.contributors for report in reports), default=0),
+                      empty_shards=total("empty_shards"), absent_elements=total("absent_elements"),
+                      parts_added=total("parts_added"), parts_alone=total("parts_alone"),
+                      chunks_flushed=total("chunks_flushed"), values_clipped=total("values_clipped"),
+                      nmse=nmse, seconds=max((report.seconds for report in reports), default=0.0),
+                      bits_per_value=8 * total("entropy_bytes") / entropy_values if entropy_values else None,
+                      tables=total("entropy_tables"), predicted=total("sketch_predicted"),
+                      misses=total("sketch_misses"), unrecovered=total("sketch_unrecovered"),
+                      gpu_bytes=total("gpu_bytes"), cpu_bytes=0 if exact else gradient_bytes - total("gpu_bytes"),
+                      parts=sum((report.parts for report in reports), PartSeconds()), choice=choice)
+
+
+class EndedStep:
+    """A step whose report is made the first time that somebody asks."""
+
+    def __init__(self, step: int, exact: bool, runs: Sequence[BucketRun], nmse: Optional[float],
+                 choice: Optional[Choice]) -> None:
+        self._lock = threading.Lock()
+        self._step, self._exact, self._runs, self._nmse, self._choice = step, exact, list(runs), nmse, choice
+        self._report: Optional[StepReport] = None
+
+    def report(self) -> StepReport:
+        with self._lock:
+            if self._report is None:
+                made = step_report(self._step, self._exact, sum(run.bytes for run in self._runs),
+                                   [run.report() for run in self._runs], self._nmse, self._choice)
+                parts = sum((run.copy_seconds() for run in self._runs), made.parts)
+                self._report, self._runs = dataclasses.replace(made, parts=parts), []
+            return self._report
+
+
+# ---- The hook ----
+
+SCALARS = "spillway"  # first part of a writer's names
 
 
 class DdpHook:
     """Made by attach(). `exact` may be set between steps, to the same at all ranks.
 
     `tolerance`: the options of buckets that may lose something; None if none may; or an AutoCodec that chooses them.
-    `algorithm`: for exact buckets. `names`: of the tensors with error feedback; None without it."""
+    `names`: of the tensors with error feedback; None without it."""
 
-    def __init__(self, member: Member, tolerance: Union[abi.OperationOptions, AutoCodec, None], algorithm: int,
-                 names: Optional[BucketNames], layers: LayerPolicy, warm_up_steps: int, measure_every: int, writer: Any,
-                 tag: str) -> None:
+    def __init__(self, member: Member, tolerance: Union[abi.OperationOptions, AutoCodec, None],
+                 names: Optional[BucketNames], layers: LayerPolicy, warm_up_steps: int, measure_every: int,
+                 writer: Any) -> None:
         self.exact = False
         self._auto = tolerance if isinstance(tolerance, AutoCodec) else None
         self._tolerance = None if isinstance(tolerance, AutoCodec) else tolerance
-        self._member, self._algorithm = member, algorithm
+        self._member = member
         self._names, self._layers = names, layers
         self._warm_up_steps, self._measure_every = warm_up_steps, measure_every
-        self._writer, self._tag = writer, tag
+        self._writer = writer
         self._step = 0
         self._buckets = 0  # in the last step
         self._under_way: List[BucketRun] = []
-        self._report: Optional[StepReport] = None
-        self._copies: List[Callable[[], PartSeconds]] = []  # copy times that the report still lacks
+        self._ended: Optional[EndedStep] = None
 
     def report(self) -> Optional[StepReport]:
         """The last finished step's report; None before the first. Waits for the GPU while values are still being
         copied back."""
-        report, copies = self._report, self._copies
-        if report is None or not copies:
-            return report
-        parts = sum((seconds() for seconds in copies), report.parts)
-        self._report, self._copies = dataclasses.replace(report, parts=parts), []
-        return self._report
+        ended = self._ended
+        return None if ended is None else ended.report()
 
     @contextlib.contextmanager
     def exactly(self) -> Iterator[None]:
@@ -86,7 +261,7 @@ class DdpHook:
 
     @property
     def is_auto(self) -> bool:
-        """True if the code is found by trial."""
+        """True if the codec is found by trial."""
         return self._auto is not None
 
     def state_dict(self) -> Dict[str, Any]:
@@ -124,7 +299,6 @@ class DdpHook:
     def _options_for(self, bucket: Any) -> abi.OperationOptions:
         if self._is_exact() or self._tolerance is None or bucket.buffer().dtype not in FLOATING:
             options = self._member.communicator.options()
-            options.algorithm = self._algorithm
         else:
             options = abi.OperationOptions.from_buffer_copy(self._tolerance)
             options.feedback_tensor = self._names.feedback_tensor(bucket.parameters()) if self._names else 0
@@ -143,14 +317,13 @@ class DdpHook:
             run.wait()
         if self._member.is_step_lost():
             return
-        reports = [run.report() for run in runs]
         if self._auto is not None:
-            self._auto.end_step(not self._must_be_exact(), max(report.seconds for report in reports))
+            self._auto.end_step(not self._must_be_exact(), lambda: max(run.seconds() for run in runs))
         errors = [run.error_and_energy() for run in runs] if self._is_measured() else []
         nmse = sum(error for error, _ in errors) / max(sum(energy for _, energy in errors), 1e-300) if errors else None
-        self._report = step_report(self._step, self._is_exact(), sum(run.bytes for run in runs),
-                                   reports, nmse, self._auto and self._auto.choice)
-        self._copies = [run.operation.copy_seconds for run in runs]
+        for run in runs:
+            run.release_tensors()
+        self._ended = EndedStep(self._step, self._is_exact(), runs, nmse, self._auto and self._auto.choice)
         self._buckets = len(runs)
         self._step += 1
         self._write_scalars()
@@ -159,7 +332,7 @@ class DdpHook:
         report = self.report() if self._writer is not None else None
         if report is not None:
             for name, value in report.scalars().items():
-                self._writer.add_scalar(f"{self._tag}/{name}", value, report.step)
+                self._writer.add_scalar(f"{SCALARS}/{name}", value, report.step)
 
 
 # No annotations: DDP accepts only torch's own types in them.
@@ -174,96 +347,58 @@ _hooks: "weakref.WeakKeyDictionary[Any, Iterator[int]]" = weakref.WeakKeyDiction
 _attached: "weakref.WeakKeyDictionary[Any, DdpHook]" = weakref.WeakKeyDictionary()
 
 
-def member_of(group: Any, fields: Dict[str, Any]) -> Member:
+def member_of(group: Any) -> Member:
     """The group's own member if it is a Spillway group, else a new one whose ranks meet through the group."""
-    unknown = [name for name in fields if not hasattr(abi.CommConfig, name)]
-    if unknown:
-        raise TypeError(f"attach() has no argument {', '.join(unknown)}; help(spillway.torch.attach) lists them")
-    if isinstance(group, SpillwayGroup):
-        if fields:
-            raise ValueError(f"{', '.join(fields)} cannot be set: the hook uses the communicator of the process group")
-        return group.member
-    return Member(join_through_group(group, "torch ddp", **fields))
+    return group.member if isinstance(group, SpillwayGroup) else Member(join_through_group(group, "torch ddp"))
 
 
-def attach(model: Any, codec: str = "planes", precision: Optional[int] = None,
-           loss_bound: Optional[float] = None, *,
-           algorithm: str = "automatic", scale: str = "exact", gather_precision: Optional[int] = None,
-           min_planes: int = 1, max_error: Optional[float] = None,
-           least_contributors: float = 0.0, lossy_gather: bool = False, error_feedback: bool = True,
-           importance: Union[str, int] = "energy", expendable: Optional[float] = None,
-           priority: Union[str, int] = "layer", warm_up_steps: int = 1, measure_every: int = 0, writer: Any = None,
-           tag: str = "spillway", **communicator: Any) -> DdpHook:
+def attach(model: Any, codec: Codec = Planes(), *, loss_bound: Optional[float] = None, least_contributors: float = 0.0,
+           error_feedback: bool = True, priority: Union[str, int] = "layer", warm_up_steps: int = 1,
+           measure_every: int = 0, writer: Any = None) -> DdpHook:
     """Makes a DistributedDataParallel model average its gradients through Spillway.
 
-    All ranks call it with the same arguments, once per model, before its first backward pass.
+    All ranks call it with the same arguments, once per model, before its first backward pass. It works with process
+    groups of any backend; one that is not Spillway's only lets the ranks meet.
 
-    codec             "planes": bit planes of rotated rows, which may lose something; "exact": no loss. "thc": few
-                      levels of rotated rows, and "blocks": 32-bit numbers; switches and servers can add both. Without
-                      error_feedback, thc shrinks gradients a little, because it clips large values.
-                      "coded": whole numbers in an entropy code that learns from earlier steps; "sketch": the same
-                      for gradients that are mostly zero, often at the same places. "auto": tries codes in the first
-                      steps, takes the one with the shortest steps, and looks again when steps change
-    precision         bits per value on the way to the sums: 1 to 32, by default 16; for thc 2, 3, 4 or 8, by default 4;
-                      for coded and sketch 2 to 16 before coding, by default 8
-    algorithm         "switch": switches on the way add, if there are any; thc and blocks use them by default. For
-                      coded and sketch "direct" or "ring". For exact steps "direct", "ring", "tree", "levels"
-    scale             for all codes but planes. "exact": ranks agree on it first. "predicted": it follows from the last
-                      step's. That saves a round trip (for coded, a pass over the values); error feedback makes up
-                      for values that are too large for it
-    loss_bound        share of a contribution's packets that may stay missing, by default 0.01; for coded and sketch 0
-    gather_precision  bits per value of the returned sums, by default 16; for auto as many as on the way to the sums
-    min_planes        bits per value that a trimmed packet must keep to count
+    codec               how gradients travel: Planes, Levels, Blocks, Entropy, Sketch, Exact or Auto
+    loss_bound          share of a contribution's packets that may stay missing. None: 0.01; 0 for Entropy and Sketch
     least_contributors  above 0: late ranks are not waited for, as long as this share of ranks contributes
-    max_error         for auto: limit of a step's squared error over the energy of the exact sum; by default 0.3,
-                      without error feedback 0.01
-    lossy_gather      the returned sums may lose packets, so replicas may drift apart; for research
-    error_feedback    add what did not get into a sum (coded away, trimmed, lost, late, dropped) to the bucket's next
-                      step
-    importance        what switches drop first. "energy": packets of rows with little energy. 0 to 7: all packets are
-                      alike; 0 to 3 are dropped early, 4 to 6 are not, 7 must arrive
-    expendable        with "energy": share of a contribution's packets to drop first. None: the loss_bound for the
-                      front of the model, less towards its back
-    priority          what is sent first. "layer": the front of the model. 0 to 7: all alike
-    warm_up_steps     number of exact steps at the start
-    measure_every     steps between measurements of the error against an exact all-reduce; 0: never
-    writer, tag       an object with add_scalar(name, value, step), such as TensorBoard's SummaryWriter
-    communicator      fields of spillway_comm_config (window, trimmed_target_ppm, ...), if the process group is not
-                      Spillway's
-
-    Works with process groups of any backend. One that is not Spillway's only lets the ranks meet.
+    error_feedback      add what did not get into a sum (rounded, trimmed, lost, late, dropped) to the bucket's next
+                        step
+    priority            what is sent first. "layer": the front of the model. 0 to 7: all alike
+    warm_up_steps       number of exact steps at the start
+    measure_every       steps between measurements of the error against an exact all-reduce; 0: never
+    writer              an object with add_scalar(name, value, step), such as TensorBoard's SummaryWriter
     """
+    if not isinstance(codec, Codec):
+        raise TypeError(f"codec is {codec!r}: give a codec of spillway.torch, such as Planes(bits=5) or Entropy()")
     if warm_up_steps < 0 or measure_every < 0:
         raise ValueError("warm_up_steps and measure_every are 0 or more")
-    level = level_of(importance, "energy", "importance")
     layers = LayerPolicy(level_of(priority, "layer", "priority"))
-    is_auto = codec == AUTO
-    if max_error is None:
-        max_error = MAX_ERROR if error_feedback else MAX_ERROR_WITHOUT_FEEDBACK
-    if is_auto:
-        check_auto(precision, algorithm, scale, lossy_gather, max_error)
+    codec.check_feedback(error_feedback)
 
-    def options(name: str, bits: Optional[int]) -> abi.OperationOptions:
-        its_scale = "exact" if is_auto and name == "planes" else scale
-        fields = code_fields(name, bits, algorithm, its_scale, error_feedback)
-        usual_loss, usual_gather = default_loss_bound(name), fields["precision"] if is_auto else GATHER_PRECISION
-        has_usual_loss = loss_bound is None or (is_auto and usual_loss == 0.0)
-        return abi.default_library().tolerant_options(
-            **fields, gather_precision=usual_gather if gather_precision is None else gather_precision,
-            min_planes=min_planes, loss_bound=usual_loss if has_usual_loss else loss_bound,
-            least_contributors=least_contributors, lossy_gather=int(lossy_gather),
-            importance=abi.IMPORTANCE_BY_ENERGY if level is None else level, expendable=expendable)
+    def candidate_options(name: str, bits: int) -> abi.OperationOptions:
+        """Options of a candidate of Auto. Codecs whose packets all arrive ignore the caller's loss bound."""
+        candidate = codec_named(name, bits)
+        candidate.check_feedback(error_feedback)
+        return candidate.options(loss_bound if candidate.loss_bound else None, least_contributors)
 
-    tolerances = tolerances_of(HOOK_CANDIDATES, options) if is_auto else {}
-    tolerance = None if is_auto else options(codec, precision)
+    if isinstance(codec, Auto):
+        tolerances = tolerances_of(HOOK_CANDIDATES, candidate_options)
+    elif not isinstance(codec, Exact):
+        tolerance = codec.options(loss_bound, least_contributors)
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise TypeError(f"attach() takes a DistributedDataParallel model, not {type(model).__name__}; wrap it first")
-    member = member_of(model.process_group, communicator)
+    member = member_of(model.process_group)
     number = next(_hooks.setdefault(member.communicator, itertools.count()))
     names = BucketNames(model.parameters(), number) if error_feedback else None
-    chosen = AutoCodec(member, accepted(member, tolerances), options, max_error) if is_auto else tolerance
-    hook = DdpHook(member, None if codec == "exact" else chosen, exact_algorithm(algorithm), names, layers,
-                   warm_up_steps, measure_every, writer, tag)
+    chosen: Union[abi.OperationOptions, AutoCodec, None] = None
+    if isinstance(codec, Auto):
+        limit = codec.max_error or (MAX_ERROR if error_feedback else MAX_ERROR_WITHOUT_FEEDBACK)
+        chosen = AutoCodec(member, accepted(member, tolerances), candidate_options, limit)
+    elif not isinstance(codec, Exact):
+        chosen = tolerance
+    hook = DdpHook(member, chosen, names, layers, warm_up_steps, measure_every, writer)
     model.register_comm_hook(hook, run_bucket)
     _attached[model] = hook
     return hook

@@ -33,12 +33,12 @@ import torch.distributed as dist
 from ..communicator import Communicator
 from ..errors import SpillwayError, Status
 from ..job import Change, Job
+from .codecs import Exact
 from .ddp_hook import attach, hook_of
 from .elastic_state import Snapshot, TrainingState, receive_state, send_state, who_has_it
-from .operation import Operation
+from .operation import Operation, waiters
 from .partition import Partition
 from .process_group import SpillwayGroup
-from .threads import waiters
 
 SEED_BITS = 63
 END_LIMIT_S = 10.0  # for all members to learn that the job ends
@@ -58,8 +58,8 @@ class JobEnded(RuntimeError):
 
 def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standbys: int = 0, shrink: bool = False,
             min_ranks: int = 1, groups: Sequence[Partition] = (), replicas: Optional[Partition] = None,
-            seed: Optional[int] = 0, park_limit: float = 300.0, straggler: float = 2.0, replace_stragglers: bool = False,
-            on_change: Optional[Callable[[Change], None]] = None) -> "ElasticJob":
+            seed: Optional[int] = 0, park_limit: float = 300.0, straggler: float = 2.0,
+            replace_stragglers: bool = False, on_change: Optional[Callable[[Change], None]] = None) -> "ElasticJob":
     """Makes the default group's processes a job whose members may change. All of them call it, with the same
     arguments, after init_process_group("spillway") and DistributedDataParallel. A process with SPILLWAY_JOB set joins
     the job of that ticket instead, and becomes a standby.
@@ -87,10 +87,10 @@ def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standb
         raise TypeError("elastic() has no place in a staged world: virtual ranks neither die nor join")
     hook = hook_of(model)
     if hook is None and isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        hook = attach(model, codec="exact")
+        hook = attach(model, Exact())
     members = [group.member, *(each.group.member for each in groups)]
     if hook is not None and (hook.member not in members or hook.is_auto):
-        raise ValueError('elastic() needs a hook over the default group or one of `groups`, whose codec is not "auto"')
+        raise ValueError('elastic() needs a hook over the default group or one of `groups`, whose codec is not Auto()')
     check_groups(groups, replicas, shrink)
     fields = {"may_shrink": int(shrink), "min_ranks": min_ranks, "may_grow": int(not groups),
               "channels": len(members), "park_limit_ms": int(park_limit * 1000),

@@ -81,8 +81,8 @@ def check_alike(tree: Any, own: Dict[str, Any]) -> None:
                         and all(isinstance(group, dict) for group in saved["param_groups"])
                         for saved, before in zip(tree["optimizers"], own["optimizers"]))
     if not fits:
-        raise RuntimeError("the state that came is not this job's: it has other optimizers or other states beside them; "
-                           "start every process with the same script")
+        raise RuntimeError("the state that came is not this job's: it has other optimizers or other states beside "
+                           "them; start every process with the same script")
 
 
 def without_code(state: Any) -> Any:
@@ -106,7 +106,7 @@ def is_same_state(one: Any, other: Any) -> bool:
 
 
 class Snapshot:
-    """What a step changes before its optimizer does: buffers and the script's own state. Small, as a rule."""
+    """The state that a step changes before its optimizer does: buffers and the script's own state. Small, as a rule."""
 
     def __init__(self, model: torch.nn.Module, extra: Sequence[Any]) -> None:
         self._buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
@@ -166,8 +166,8 @@ class Layout:
         runs += [bytes_of(tensor) for tensor in self._hosts if size_of(tensor) >= SMALL_BYTES]
         cut = [part for run in runs for part in run.split(PIECE_BYTES)]
         if len(cut) > MAX_PIECES:
-            raise RuntimeError(f"a state of {sum(part.numel() for part in cut)} bytes is too large to be moved: there may "
-                               f"be {MAX_PIECES} pieces of {PIECE_BYTES} bytes")
+            raise RuntimeError(f"a state of {sum(part.numel() for part in cut)} bytes is too large to be moved: there "
+                               f"may be {MAX_PIECES} pieces of {PIECE_BYTES} bytes")
         return [Piece(part, FIRST_PIECE_TAG + at) for at, part in enumerate(cut)]
 
 
@@ -292,5 +292,5 @@ def check_new(kinds: Sequence[TensorKind], own: Flat) -> None:
     new, allowed = sum(kind.size for kind in kinds), MAX_TIMES_OWN * sum(map(size_of, own.tensors)) + MAX_NEW_BYTES
     if new > allowed:
         largest = max(kinds, key=lambda kind: kind.size)
-        raise RuntimeError(f"the job's state has tensors of {new} bytes that this process lacks, and {allowed} are allowed "
-                           f"beside its model; the largest is {largest.path} with {largest.size} bytes")
+        raise RuntimeError(f"the job's state has tensors of {new} bytes that this process lacks, and {allowed} are "
+                           f"allowed beside its model; the largest is {largest.path} with {largest.size} bytes")

@@ -1,24 +1,106 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One operation on tensors: its values are brought to the host, the library gets them in call order, and results are
-taken back.
+"""One operation on tensors, the threads that wait for it, and the Work that torch.distributed gets for it.
 
-The first thread that finds the operation ended takes its results back, once; then tensors and buffers are released.
-Any thread may wait.
+Operation: its values are brought to the host, the library gets them in call order, and results are taken back. The
+first thread that finds the operation ended takes its results back, once; then tensors and buffers are released. Any
+thread may wait.
+
+SubmissionOrder: operations of one communicator reach the library in call order, even if some must first wait for
+values from a device. An operation that is ready, with none before it still waiting, begins in its caller's thread.
+All others queue, and one thread begins them in turn.
+
+Waiters: the package's own threads, so that the library's threads never wait for the interpreter's lock. A job gets an
+idle thread or a new one, so a waiting job never blocks another. There are at most MAX_THREADS; further jobs wait for a
+free one. The threads end with the process.
+
+SpillwayWork: C++ that holds a Work sees only its own half of the object. Some releases of torch release the Python half
+with its last reference in Python, and the remaining half waits for ever. So every Work is kept here until somebody has
+waited for it or its Future has its result. Beyond MAX_KEPT, each new Work evicts the oldest one whose operation has
+ended.
 """
+import collections
+import datetime
+import os
+import queue
 import threading
 import time
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 
 import torch
+from torch.distributed import Work
 
 from .. import abi
 from ..communicator import Communicator
 from ..errors import SpillwayError, Status
 from ..request import PartSeconds, Request
-from . import cuda_copies
-from .device_span import Span
-from .threads import SubmissionOrder
+from .backward import before_backward_ends
+from .tensors import Copy, Span, let_current_stream_wait, on_copy_streams
 
+# ---- Threads ----
+
+MAX_THREADS = 512
+
+
+class Waiters:
+    def __init__(self) -> None:
+        self._begin_anew()
+        os.register_at_fork(after_in_child=self._begin_anew)  # a child has none of its parent's threads
+
+    def _begin_anew(self) -> None:
+        self._jobs: "queue.SimpleQueue[Callable[[], None]]" = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        self._threads = 0
+
+    def run(self, job: Callable[[], None]) -> None:
+        """`job` must not raise."""
+        self._jobs.put(job)
+        if self._idle.acquire(blocking=False):
+            return
+        with self._lock:
+            if self._threads < MAX_THREADS:
+                self._threads += 1
+                threading.Thread(target=self._serve, name=f"spillway-wait-{self._threads}", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            self._jobs.get()()
+            self._idle.release()
+
+
+waiters = Waiters()
+
+Ready = Optional[Callable[[], None]]  # blocks until the operation may begin; None: it may
+
+
+class SubmissionOrder:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queue: Deque[Tuple[Ready, Callable[[], None]]] = collections.deque()
+
+    def submit(self, ready: Ready, begin: Callable[[], None]) -> None:
+        """`begin` must not raise."""
+        with self._lock:
+            if ready is None and not self._queue:
+                begin()
+                return
+            self._queue.append((ready, begin))
+            if len(self._queue) == 1:
+                waiters.run(self._begin_all)
+
+    def _begin_all(self) -> None:
+        while True:
+            ready, begin = self._queue[0]
+            if ready is not None:
+                ready()
+            begin()
+            with self._lock:
+                self._queue.popleft()
+                if not self._queue:
+                    return
+
+
+# ---- Operations ----
 
 class Member:
     """A rank's place in a group: a communicator and the order of its calls. A change of members replaces both
@@ -51,7 +133,7 @@ class Operation:
         self._device = receive.device if receive is not None and receive.device.type == "cuda" else None
         self._taken_back: Optional["torch.cuda.Event"] = None
         # Copies of values to the host and back, once the operation has ended; None if there are none.
-        self._copies: Tuple[Optional[cuda_copies.Copy], Optional[cuda_copies.Copy]] = (None, None)
+        self._copies: Tuple[Optional[Copy], Optional[Copy]] = (None, None)
         self._request: Optional[Request] = None
         self._error: Optional[Exception] = None
         self._member: Optional[Member] = None
@@ -127,7 +209,7 @@ class Operation:
             self._send = self._receive = None
             self.request.keep = None
         if self._device is not None and self._taken_back is not None:
-            cuda_copies.let_current_stream_wait(self._device, self._taken_back)
+            let_current_stream_wait(self._device, self._taken_back)
 
     @property
     def request(self) -> Request:
@@ -169,3 +251,121 @@ class OperationGroup:
     @property
     def devices(self) -> List[torch.device]:
         return list(dict.fromkeys(device for operation in self._operations for device in operation.devices))
+
+
+# ---- Works ----
+
+MAX_KEPT = 256
+LONGEST_MS = 2**32 - 1
+
+
+class Kept:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._works: "collections.OrderedDict[int, Any]" = collections.OrderedDict()
+
+    def add(self, work: Any) -> None:
+        with self._lock:
+            self._works[id(work)] = work
+            if len(self._works) > MAX_KEPT:
+                self._let_one_go()
+
+    def _let_one_go(self) -> None:
+        oldest_ended = next((key for key, work in self._works.items() if work.is_completed()), None)
+        if oldest_ended is not None:
+            del self._works[oldest_ended]
+
+    def discard(self, work: Any) -> None:
+        with self._lock:
+            self._works.pop(id(work), None)
+
+
+kept = Kept()
+
+
+def seconds_of(timeout: Optional[datetime.timedelta]) -> Optional[float]:
+    """torch's 0 means no timeout."""
+    return timeout.total_seconds() if timeout else None
+
+
+def milliseconds_of(timeout: Optional[datetime.timedelta]) -> int:
+    """For the C interface: 0 if there is no timeout, which torch may also express as a negative one."""
+    if timeout is None or timeout <= datetime.timedelta():
+        return 0
+    return max(1, min(LONGEST_MS, int(timeout.total_seconds() * 1000)))
+
+
+def make_future(devices: List[torch.device]) -> "torch.futures.Future[Any]":
+    return torch.futures.Future(devices=devices) if devices else torch.futures.Future()
+
+
+def resolve(future: "torch.futures.Future[Any]", operation: Any, result: Any) -> None:
+    """Waits for the operation. When it gets its result, a Future with CUDA devices records their current streams:
+    here the copy streams, behind the copies."""
+    with on_copy_streams(operation.devices):
+        try:
+            operation.wait()
+        except Exception as error:
+            future.set_exception(error)
+            return
+        future.set_result(result)
+
+
+class SpillwayWork(Work):
+    """`result` are the tensors that the operation fills."""
+
+    def __init__(self, operation: Any, result: List[torch.Tensor]) -> None:
+        super().__init__()
+        self.operation = operation
+        self._result = result
+        self._lock = threading.Lock()
+        self._future: Optional["torch.futures.Future[Any]"] = None
+        kept.add(self)
+
+    def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
+        self.operation.wait(seconds_of(timeout))
+        kept.discard(self)
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self.operation.is_done()
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Optional[Exception]:
+        """The error of an operation that has ended."""
+        if not self.is_completed():
+            return None
+        try:
+            self.operation.wait()
+        except Exception as error:
+            return error
+        return None
+
+    def result(self) -> List[torch.Tensor]:
+        self.wait()
+        return self._result
+
+    def _source_rank(self) -> int:
+        """The source of a receive from any rank, which torch asks for afterwards."""
+        self.wait()
+        return self.operation.source_rank()
+
+    source_rank = _source_rank
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        with self._lock:
+            if self._future is None:
+                self._future = make_future(self.operation.devices)
+                future = self._future
+                waiters.run(lambda: self._resolve(future))
+                before_backward_ends(self.operation.wait)
+            return self._future
+
+    def _resolve(self, future: "torch.futures.Future[Any]") -> None:
+        resolve(future, self.operation, self._result)
+        kept.discard(self)

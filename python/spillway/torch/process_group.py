@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed's ProcessGroup over a communicator. Everything is exact, except for all-reduces if the
-environment allows them to lose something (mode.py).
+environment names a codec (backend_codec.py).
 
 Methods have the names, arguments and keywords of torch's own groups, in all releases: if releases differ, both are
 here. Threads: any may call; all ranks call in the same order.
@@ -9,19 +9,16 @@ import datetime
 from typing import Any, List, Optional, Sequence
 
 import torch
+import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from .. import abi
 from ..communicator import Communicator
-from .backward import BackwardOrder
-from .device_span import Span, span_of
-from .element_types import reduction_of
-from .host_span import HostSpan
-from .layers import LayerPolicy
-from .mode import TolerantMode
-from .operation import Member, Operation, OperationGroup
+from .backend_codec import BackendCodec
+from .backward import BackwardOrder, LayerPolicy
+from .operation import Member, Operation, OperationGroup, SpillwayWork, milliseconds_of
 from .sparse import SparseAllReduce
-from .work import SpillwayWork, milliseconds_of
+from .tensors import HostSpan, Span, reduction_of, span_of
 
 BACKEND = "spillway"
 OWN_TAG = abi.MAX_TAG  # for messages that no receive of the caller may match
@@ -54,16 +51,15 @@ def root_of(options: Any, root: Optional[int]) -> int:
 
 
 class SpillwayGroup(ProcessGroup):
-    """Without a `mode`, everything is exact."""
+    """Without a `codec`, everything is exact."""
 
-    def __init__(self, communicator: Communicator, mode: Optional[TolerantMode] = None,
-                 layers: Optional[LayerPolicy] = None) -> None:
+    def __init__(self, communicator: Communicator, codec: Optional[BackendCodec] = None) -> None:
         super().__init__(communicator.rank, communicator.world)
-        self._mode = mode
-        self._backward_order, self._layers = BackwardOrder(), layers or LayerPolicy()
+        self._codec = codec
+        self._backward_order, self._layers = BackwardOrder(), LayerPolicy()
         self.member = Member(communicator)
-        if mode is not None and mode.auto is not None:
-            mode.auto.join(self.member)
+        if codec is not None and codec.auto is not None:
+            codec.auto.join(self.member)
         self._batch: Optional[List[SpillwayWork]] = None
         self._name = self._description = ""
 
@@ -289,8 +285,8 @@ class SpillwayGroup(ProcessGroup):
         return self._work(operation.start(self.member), result)
 
     def _all_reduce_options(self, tensor: torch.Tensor, reduction: int) -> abi.OperationOptions:
-        mode = self._mode if self._mode is not None and self._mode.applies_to(tensor, reduction) else None
-        options = self.communicator.options() if mode is None else mode.options_in_turn(self.member, tensor)
+        codec = self._codec if self._codec is not None and self._codec.applies_to(tensor, reduction) else None
+        options = self.communicator.options() if codec is None else codec.options_in_turn(self.member, tensor)
         place = self._backward_order.next_place()
         if place is not None:
             self._layers.apply(options, *place)
@@ -359,3 +355,16 @@ class SpillwayGroup(ProcessGroup):
     def _check_tag(tag: int, operation: str) -> None:
         if not 0 <= tag < OWN_TAG:
             raise ValueError(f"{operation}: tag {tag} is outside 0 to {OWN_TAG - 1}")
+
+
+def monitored_barrier(group: Any = None, timeout: Optional[datetime.timedelta] = None,
+                      wait_all_ranks: bool = False) -> None:
+    """torch.distributed.monitored_barrier() that also works with Spillway's groups; torch allows it for Gloo only.
+
+    It takes torch's arguments. In a Spillway group, every rank that came learns all ranks that did not, whatever
+    `wait_all_ranks` says; the group is unusable after a failed barrier. Without a `timeout`, the group's applies."""
+    group = dist.group.WORLD if group is None else group
+    if isinstance(group, SpillwayGroup):
+        group.monitored_barrier(timeout, wait_all_ranks)
+    else:
+        dist.monitored_barrier(group, timeout, wait_all_ranks)

@@ -14,9 +14,8 @@ import torch
 
 from .. import abi
 from ..errors import SpillwayError, Status
-from .element_types import reduction_from
-from .host_span import HostSpan
 from .operation import Member, Operation
+from .tensors import HostSpan, reduction_from
 
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32,
          torch.int64, torch.complex64, torch.complex128)

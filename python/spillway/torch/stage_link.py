@@ -19,7 +19,7 @@ from ..errors import SpillwayError, Status
 PR_SET_TIMERSLACK = 29
 KEPT_LATENESS = 4096
 SHORTEST_WAIT_NS = 20_000  # shorter waits are not reported
-WAITERS = "spillway-wait"  # name prefix of threads that wait for others (threads.py)
+WAITERS = "spillway-wait"  # name prefix of threads that wait for others (operation.py)
 
 
 class Answer:
@@ -99,8 +99,8 @@ class StageLink:
         try:
             self._socket.connect(path)
         except OSError as error:
-            raise SpillwayError(Status.UNAVAILABLE, f"rank {rank} cannot reach the stage at {path}: {error}. Is `spillway "
-                                "emulate stage` running?") from error
+            raise SpillwayError(Status.UNAVAILABLE, f"rank {rank} cannot reach the stage at {path}: {error}. Is "
+                                "`spillway emulate stage` running?") from error
         self._lines = self._socket.makefile("r", encoding="utf-8")
         self._lock = threading.Lock()
         self._answers: Dict[int, Answer] = {}
@@ -132,9 +132,11 @@ class StageLink:
             self._say({"group": number, "name": name, "ranks": [] if is_all else list(ranks)})
         return number
 
-    def call(self, kind: str, group: int, size: int, root: int, *, uneven: bool = False, patience_ms: int = 0) -> Answer:
+    def call(self, kind: str, group: int, size: int, root: int, *, uneven: bool = False,
+             patience_ms: int = 0) -> Answer:
         more = {"uneven": True} if uneven else {}
-        return self._ask({"call": kind, "group": group, "bytes": size, "root": root, "patience_ms": patience_ms, **more})
+        return self._ask({"call": kind, "group": group, "bytes": size, "root": root, "patience_ms": patience_ms,
+                          **more})
 
     def message(self, verb: str, peer: int, group: int, size: int, tag: int) -> Answer:
         """`verb`: send or receive; `peer`: a rank of the job."""

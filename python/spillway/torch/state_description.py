@@ -26,13 +26,14 @@ import torch
 MAX_DESCRIPTION_BYTES = 16 << 20
 MAX_DIMENSIONS = 64
 ARRAY_DTYPE = re.compile("[<>|=][biufc][0-9]{1,2}")  # numpy's types of numbers; objects are not among them
-DICTS: Dict[str, Callable[[Any], Any]] = {"dict": dict, "ordered": collections.OrderedDict, "counter": collections.Counter}
+DICTS: Dict[str, Callable[[Any], Any]] = {"dict": dict, "ordered": collections.OrderedDict,
+                                          "counter": collections.Counter}
 # Types whose elements are plain bytes, by name; older releases of torch have fewer.
 DTYPES: Dict[str, torch.dtype] = {
     name: getattr(torch, name)
-    for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16", "bfloat16",
-                 "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
-                 "float8_e5m2fnuz") if hasattr(torch, name)}
+    for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16",
+                 "bfloat16", "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
+                 "float8_e4m3fnuz", "float8_e5m2fnuz") if hasattr(torch, name)}
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -62,9 +63,10 @@ class Flat(NamedTuple):
 
 def refuse(value: Any, path: str, why: str = "") -> NoReturn:
     kind = type(value)
-    raise TypeError(f"the state at {path or '/'} is of type {kind.__module__}.{kind.__qualname__}{why}, which cannot be given "
-                    "to a process that joins: let state_dict() return None, bool, int, float, str, bytes, tensors, numpy "
-                    "arrays of numbers, and lists, tuples and dicts of these with keys of type str or int")
+    raise TypeError(f"the state at {path or '/'} is of type {kind.__module__}.{kind.__qualname__}{why}, which cannot "
+                    "be given to a process that joins: let state_dict() return None, bool, int, float, str, bytes, "
+                    "tensors, numpy arrays of numbers, and lists, tuples and dicts of these with keys of type str or "
+                    "int")
 
 
 def flatten(tree: Any) -> Flat:
@@ -82,7 +84,8 @@ def flatten(tree: Any) -> Flat:
         if isinstance(value, torch.Tensor):
             return tensor(value, path)
         if isinstance(value, dict):
-            name = next((each for each in ("ordered", "counter") if isinstance(value, DICTS[each])), "dict")  # type: ignore
+            name = next((each for each in ("ordered", "counter")
+                         if isinstance(value, DICTS[each])), "dict")  # type: ignore[arg-type]
             return {name: [[key_of(key, path), walk(each, f"{path}/{key}")] for key, each in value.items()]}
         if isinstance(value, list) or is_plain_tuple(value):
             name = "list" if isinstance(value, list) else "tuple"

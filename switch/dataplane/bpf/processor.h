@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a CPU remembers between frames, so that most frames need neither the clock, nor a map
+ * A CPU's memory between frames, so that most frames need neither the clock, nor a map
  * lookup, nor a port's lock.
  *
  * For one frame in SPILLWAY_FRESH_ONE_IN the CPU looks the receiver up and asks the port at the

@@ -4,7 +4,7 @@
  * used entries are evicted first.
  *
  * Senders are learned from frames whose receiver's port is unknown, and from all frames that are
- * not Spillway's, such as ARP replies. Of the others, one in SPILLWAY_LEARN_ONE_IN is used.
+ * not Spillway's, such as ARP replies. One in SPILLWAY_LEARN_ONE_IN of the others is used.
  */
 #ifndef SPILLWAY_DATAPLANE_BPF_STATIONS_H
 #define SPILLWAY_DATAPLANE_BPF_STATIONS_H

@@ -15,7 +15,7 @@ struct spillway_sum_entry {
   struct spillway_sum_slot slot;
 };
 
-/* What one CPU counted for the job in one row. The extra row at the end counts for jobs that have
+/* One CPU's counts for the job in one row. The extra row at the end counts for jobs that have
  * no row or have lost theirs. */
 struct spillway_sum_tally {
   __u32 name; /* of the job */

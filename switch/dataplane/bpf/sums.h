@@ -71,7 +71,7 @@ struct {
   __type(value, struct sum_draft);
 } sum_drafts SEC(".maps");
 
-/* What to do with a frame that carries a sum packet. */
+/* The verdict on a frame that carries a sum packet. */
 enum sum_step {
   SUM_AS_IS = 0,
   SUM_CHANGED = 1, /* forward to its destination */

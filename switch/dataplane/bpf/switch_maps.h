@@ -50,7 +50,7 @@ enum spillway_hook {
   SPILLWAY_HOOK_TC_BOTH = 3  /* tc ingress and egress: forwards as well */
 };
 
-/* What one CPU counted at one port. */
+/* One CPU's counts at one port. */
 struct spillway_port_tally {
   struct spillway_port_counters counters;
   __u64 sent_packets;
@@ -64,7 +64,7 @@ struct spillway_port_tally {
 /* One frame in this many is looked up anew (processor.h). */
 #define SPILLWAY_FRESH_ONE_IN 8
 
-/* What a CPU remembers between frames. */
+/* A CPU's memory between frames. */
 struct spillway_processor {
   __u64 random_state;               /* of spillway_next_random(); never zero */
   struct spillway_station receiver; /* looked up last */

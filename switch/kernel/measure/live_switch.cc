@@ -4,17 +4,21 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 
 #include <cerrno>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "net/system_call.h"
+#include "switch/dataplane/bpf/probe.skel.h"
 #include "switch/kernel/attachment.h"
 #include "switch/kernel/measure/probe_frames.h"
-#include "switch/kernel/measure/probe_programs.h"
-#include "switch/kernel/measure/program_run.h"
+#include "switch/kernel/program_loading.h"
 
 namespace spillway::kernel {
+
 namespace {
 
 constexpr std::uint32_t kOut = 1;  // the second port of the plan
@@ -135,6 +139,100 @@ base::Result<std::unique_ptr<LiveSwitch>> LiveSwitch::attach(const LiveSwitchOpt
     return status;
   }
   return std::unique_ptr<LiveSwitch>(std::move(made));
+}
+
+void ProbePrograms::Close::operator()(probe_bpf* skeleton) const {
+  probe_bpf__destroy(skeleton);
+}
+
+ProbePrograms::ProbePrograms(probe_bpf* skeleton) : skeleton_(skeleton) {}
+ProbePrograms::~ProbePrograms() = default;
+ProbePrograms::ProbePrograms(ProbePrograms&&) noexcept = default;
+ProbePrograms& ProbePrograms::operator=(ProbePrograms&&) noexcept = default;
+
+base::Result<ProbePrograms> ProbePrograms::load(std::uint32_t feeds) {
+  if (base::Status status = check_kernel(); !status.ok()) {
+    return status;
+  }
+  const LoadLog log;
+  ProbePrograms programs(probe_bpf__open());
+  if (programs.skeleton_ == nullptr) {
+    return load_error("open the measuring programs", errno, log);
+  }
+  programs.skeleton_->rodata->feed_ifindex = feeds;
+  if (const int error = probe_bpf__load(programs.skeleton_.get()); error != 0) {
+    return load_error("load the measuring programs", -error, log);
+  }
+  return programs;
+}
+
+int ProbePrograms::fd(Probe probe) const {
+  switch (probe) {
+    case Probe::kPassXdp:
+      return ::bpf_program__fd(skeleton_->progs.spillway_pass_xdp);
+    case Probe::kPassTc:
+      return ::bpf_program__fd(skeleton_->progs.spillway_pass_tc);
+    case Probe::kFeed:
+      return ::bpf_program__fd(skeleton_->progs.spillway_feed);
+    case Probe::kSink:
+      break;
+  }
+  return ::bpf_program__fd(skeleton_->progs.spillway_sink);
+}
+
+std::uint64_t ProbePrograms::arrived() const {
+  const std::uint32_t zero = 0;
+  std::vector<std::uint64_t> parts(static_cast<std::size_t>(::libbpf_num_possible_cpus()));
+  (void)::bpf_map_lookup_elem(::bpf_map__fd(skeleton_->maps.arrivals), &zero, parts.data());
+  return std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});
+}
+
+namespace {
+
+// As many as a network card's driver takes at once.
+constexpr std::uint32_t kBatch = 64;
+// Most bytes by which a program may grow its frame.
+constexpr std::size_t kGrowth = 2048;
+
+}  // namespace
+
+base::Result<ProgramRun> run_program(int program_fd, base::ByteView frame, std::uint32_t repeat) {
+  ProgramRun run;
+  run.frame.resize(frame.size() + kGrowth);
+  bpf_test_run_opts options = {};
+  options.sz = sizeof(options);
+  options.data_in = frame.data();
+  options.data_size_in = static_cast<std::uint32_t>(frame.size());
+  options.data_out = run.frame.data();
+  options.data_size_out = static_cast<std::uint32_t>(run.frame.size());
+  options.repeat = static_cast<int>(repeat);
+  if (::bpf_prog_test_run_opts(program_fd, &options) != 0) {
+    return net::system_error("run a program in the kernel", errno);
+  }
+  run.verdict = options.retval;
+  run.frame.resize(options.data_size_out);
+  run.nanoseconds = options.duration;
+  return run;
+}
+
+base::Status send_live_frames(int program_fd, std::uint32_t ifindex, base::ByteView frame,
+                              std::uint32_t count) {
+  xdp_md context = {};
+  context.data_end = static_cast<std::uint32_t>(frame.size());
+  context.ingress_ifindex = ifindex;
+  bpf_test_run_opts options = {};
+  options.sz = sizeof(options);
+  options.data_in = frame.data();
+  options.data_size_in = static_cast<std::uint32_t>(frame.size());
+  options.ctx_in = &context;
+  options.ctx_size_in = sizeof(context);
+  options.repeat = static_cast<int>(count);
+  options.flags = BPF_F_TEST_XDP_LIVE_FRAMES;
+  options.batch_size = kBatch;
+  if (::bpf_prog_test_run_opts(program_fd, &options) == 0) {
+    return {};
+  }
+  return net::system_error("let the kernel make frames", errno, "it takes Linux 5.18");
 }
 
 }  // namespace spillway::kernel

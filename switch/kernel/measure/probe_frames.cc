@@ -68,7 +68,7 @@ std::vector<std::uint8_t> data_payload(std::size_t bytes, std::uint8_t importanc
   spillway_data_header header = {};
   header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
   header.common.service = importance;
-  header.code = SPILLWAY_CODEC_PLANES << 4 | 15;
+  header.code = SPILLWAY_PAYLOAD_PLANES << 4 | 15;
   header.planes = 1 << 6 | 16;
   header.quanta = 22;
   header.head_words = 20;

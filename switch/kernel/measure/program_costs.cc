@@ -12,10 +12,8 @@
 #include "net/system_call.h"
 #include "switch/dataplane/port_config.h"
 #include "switch/kernel/host_fixup.h"
+#include "switch/kernel/measure/live_switch.h"
 #include "switch/kernel/measure/probe_frames.h"
-#include "switch/kernel/measure/probe_programs.h"
-#include "switch/kernel/measure/program_run.h"
-#include "switch/kernel/measure/run_times.h"
 #include "switch/kernel/switch_object.h"
 
 namespace spillway::kernel {

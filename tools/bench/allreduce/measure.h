@@ -1,5 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// The measurement behind `bench allreduce`: what the ranks exchange beside it, the inputs and the
+// expected results, and the timing and checking of all-reduces of one size.
+//
+// Blocking; throws CommandError. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective/operation.h"
+#include "collective/report.h"
+#include "comm/communicator.h"
+
+namespace spillway::bench {
+
+// ------------------------------------------------------------------ exchange between ranks
+
+// The exchange of a benchmark's ranks beside the measured operations, as small exact operations
+// of the same communicator. All ranks must make the same calls in the same order.
+//
+// Blocking; throws CommandError, which names the rank at fault, when the communicator has failed.
+// One thread.
+
+class AllreducePeers {
+ public:
+  explicit AllreducePeers(runtime::Communicator& communicator) : communicator_(communicator) {}
+
+  std::uint16_t rank() const { return communicator_.rank(); }
+  std::uint16_t world() const { return communicator_.world(); }
+
+  void barrier();
+  // Replaces every value by the maximum, or the sum, over all ranks.
+  void take_maximum(std::span<double> values);
+  void add_up(std::span<double> values);
+  // True if all ranks pass true.
+  bool do_all(bool yes);
+  // Returns rank 0's text, cut to kTextBytes.
+  std::string from_first(const std::string& text);
+  static constexpr std::size_t kTextBytes = 256;
+
+  // Submits a measured operation.
+  std::shared_ptr<runtime::Request> submit(const collective::Operation& operation);
+
+ private:
+  void fold(collective::ReduceOp op, std::span<double> values);
+  // In place.
+  void run(collective::Operation operation, void* buffer);
+
+  runtime::Communicator& communicator_;
+};
+
+// Waits for the request to end; throws CommandError if it failed.
+void wait_for(const runtime::Request& request);
+
+// ------------------------------------------------------------------ inputs and expected results
+
+// The inputs of a benchmark's ranks, which every rank can generate for all ranks, and the expected
+// result of their all-reduce.
+//
+// Floating-point inputs are Gaussian, integers uniform. Elements come from one table, in blocks
+// that start at a random place in it. That is as fast as copying, and reveals blocks that end up in
+// the wrong place or come from the wrong rank.
+//
+// Immutable: any thread. Memory: the table, up to about 300 KiB; while checking, a block per rank.
+
+class AllreduceData {
+ public:
+  explicit AllreduceData(collective::DataType type);
+
+  // Writes the first `count` elements of a rank's input.
+  void fill(std::uint16_t rank, std::size_t count, std::uint8_t* to) const;
+
+  struct Deviation {
+    double wrong = 0.0;   // elements
+    double error = 0.0;   // squared, against double-precision sums
+    double energy = 0.0;  // of those sums
+  };
+  // Counts wrong elements if nothing may be lost. If the order of additions is known or irrelevant,
+  // an element is wrong when a bit differs. Otherwise it is wrong when it is off by more than
+  // additions in any order can be. Error and energy are computed for floating-point types only,
+  // over at most about kSampled evenly spread elements.
+  Deviation compare(const collective::Operation& operation, collective::Algorithm used,
+                    std::uint16_t world, const std::uint8_t* result) const;
+
+  static constexpr std::size_t kSampled = 4'000'000;
+
+ private:
+  static constexpr std::size_t kBlock = 4096;    // elements
+  static constexpr std::size_t kTable = 32'768;  // possible starts of a block
+
+  struct Reference;
+  const std::uint8_t* block_of(std::uint16_t rank, std::size_t block) const;
+  void add_up(const collective::Operation& operation, std::size_t elements,
+              Reference& reference) const;
+  static Deviation measure(const Reference& reference, const std::vector<double>& values,
+                           double bound);
+
+  collective::DataType type_;
+  std::size_t element_;
+  std::vector<std::uint8_t> table_;
+};
+
+// ------------------------------------------------------------------ the measurement
+
 // Times and checks all-reduces of one size at one rank of a benchmark, and summarises the times.
 //
 // After a barrier, iterations follow each other without one. An iteration's time is that of its
@@ -9,18 +118,6 @@
 // overflow to infinity.
 //
 // Blocking; throws CommandError. One thread. Memory: 1 + in_flight buffers of the size.
-#pragma once
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <vector>
-
-#include "collective/operation.h"
-#include "tools/bench/allreduce/data.h"
-#include "tools/bench/allreduce/peers.h"
-
-namespace spillway::bench {
 
 // Parameters of a measurement, the same at every rank.
 struct AllreduceWork {

@@ -10,10 +10,9 @@
 #include <sstream>
 
 #include "lab/rank_environment.h"
-#include "launch/interfaces.h"
 #include "launch/launch.h"
 #include "tools/bench/allreduce/gloo_script.h"
-#include "tools/bench/allreduce/helper_process.h"
+#include "tools/bench/allreduce/ranks.h"
 #include "tools/bench/command_error.h"
 
 namespace spillway::bench {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "tools/bench/allreduce/measure.h"
-#include "tools/bench/allreduce/peers.h"
 
 namespace spillway::bench {
 

@@ -8,18 +8,102 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include "base/random.h"
+#include "codec/block_code.h"
+#include "codec/lanes.h"
+#include "codec/level_code.h"
 #include "codec/reference/reference_codec.h"
 #include "codec/reference/trimmable.h"
-#include "codec/row_decoder.h"
-#include "codec/row_encoder.h"
+#include "codec/row_codec.h"
 #include "codec/sample_data.h"
-#include "tools/bench/codec/gradient_file.h"
-#include "tools/bench/codec/trial.h"
+#include "packetize/depacketizer.h"
+#include "packetize/packetizer.h"
 #include "tools/bench/command_error.h"
 
 namespace spillway::bench {
+
+// ------------------------------------------------------------------ files of gradients
+
+base::Result<std::vector<float>> load_gradient(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) {
+    return base::invalid_argument(fmt::format("cannot open {}: give a file of raw floats", path));
+  }
+  const auto size = static_cast<std::size_t>(file.tellg());
+  if (size == 0 || size % sizeof(float) != 0) {
+    return base::invalid_argument(fmt::format(
+        "{} has {} bytes; a gradient file is a whole number of 4-byte floats", path, size));
+  }
+  std::vector<float> values(std::min(size / sizeof(float), kMaxGradientValues));
+  file.seekg(0);
+  file.read(reinterpret_cast<char*>(values.data()),
+            static_cast<std::streamsize>(values.size() * sizeof(float)));
+  if (!file) {
+    return base::invalid_argument(fmt::format("cannot read {}", path));
+  }
+  return values;
+}
+
+std::vector<std::string> gradient_files(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".f32") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// ------------------------------------------------------------------ one tensor through packets
+
+TrialResult run_trial(std::span<const float> tensor, const packetize::PacketLimits& fabric,
+                      const packetize::Encoding& encoding, std::uint32_t step,
+                      const PacketFate& fate) {
+  const packetize::PacketPlan plan =
+      value_or_throw(packetize::PacketPlan::make(tensor.size(), fabric, encoding));
+  const packetize::Job job{.id = 1, .epoch = 0, .seed = 0x5B111};
+  const wire::MessageId message{.operation = step};
+  const wire::PacketAuth auth = packetize::seeded_auth(job);
+  const packetize::PacketBuffer packets =
+      packetize::Packetizer(plan).packetize(tensor, job, {.message = message}, auth);
+  std::vector<float> received(tensor.size());
+  packetize::Depacketizer receiver(plan, job, message, received);
+  for (std::size_t i = 0; i < packets.size(); ++i) {
+    const std::size_t arrived = std::min(fate(i, packets[i].size()), packets[i].size());
+    if (arrived > 0) {
+      receiver.add(packets[i].first(arrived), auth);
+    }
+  }
+  TrialResult result;
+  result.report = receiver.finish();
+  result.nmse = codec::nmse(received, tensor);
+  return result;
+}
+
+PacketFate cut_all(const packetize::PacketLimits& fabric, std::size_t frame_bytes) {
+  const std::size_t overhead = fabric.frame_overhead();
+  const std::size_t payload = frame_bytes - std::min(frame_bytes, overhead);
+  return [payload](std::size_t, std::size_t size) { return std::min(size, payload); };
+}
+
+PacketFate hit_some(const packetize::PacketLimits& fabric, double share, std::size_t frame_bytes,
+                    std::uint64_t seed) {
+  const PacketFate cut = cut_all(fabric, frame_bytes);
+  return [cut, share, seed](std::size_t index, std::size_t size) {
+    const base::RandomBlock block =
+        base::random_block(seed, {static_cast<std::uint32_t>(index), 0, 0, 0});
+    return base::uniform_float(block[0]) < share ? cut(index, size) : size;
+  };
+}
+
+// ------------------------------------------------------------------ figures of all codecs
+
 namespace {
 
 constexpr std::array<unsigned, 7> kPlanes = {1, 2, 3, 4, 8, 16, 32};
@@ -203,6 +287,99 @@ std::vector<TrimFigure> measure_paper_encodings(const AccuracyOptions& options,
         total += codec::nmse(out, values);
       }
       results.push_back({std::string(encoding->name()), fraction, total / options.messages});
+    }
+  }
+  return results;
+}
+
+// ------------------------------------------------------------------ sums
+
+// Error of addable codes: measure_sums() of accuracy.h, on one row of each sample.
+
+namespace {
+
+constexpr std::array<unsigned, 4> kRankCounts = {1, 4, 8, 32};
+constexpr std::array<unsigned, 5> kLevelBits = {2, 3, 4, 5, 8};
+
+struct NamedCode {
+  std::string name;
+  codec::LevelCode code;
+};
+
+std::vector<NamedCode> level_codes(unsigned ranks) {
+  std::vector<NamedCode> codes;
+  for (const unsigned bits : kLevelBits) {
+    codes.push_back({fmt::format("levels-{}", bits), codec::choose_level_code(bits, ranks)});
+  }
+  codes.push_back({"THC, 4 bits (30, 1/32)", codec::find_level_code(4, 30, 1.0 / 32)});
+  codes.push_back({"THC, 3 bits (16, 1/32)", codec::find_level_code(3, 16, 1.0 / 32)});
+  codes.push_back({"THC, 2 bits (34, 1/512)", codec::find_level_code(2, 34, 1.0 / 512)});
+  return codes;
+}
+
+double bits_of(unsigned ranks, std::uint32_t largest) {
+  return 64.0 / value_or_throw(codec::LaneLayout::make(ranks, largest)).lanes;
+}
+
+// The mean of one row's levels over `ranks` ranks.
+std::vector<float> through_levels(const codec::LevelCode& code, unsigned ranks,
+                                  codec::RotationId rotation, std::span<const float> values) {
+  const codec::Kernels& kernels = codec::best_kernels();
+  const codec::Row layout = codec::RowLayout(values.size(), codec::kMaxRowLog2).row(0);
+  std::vector<float> row(layout.length());
+  const codec::RotatedRow head =
+      codec::rotate_for_levels(kernels, values, layout.log2_length, rotation, row);
+  std::vector<std::uint32_t> levels(row.size());
+  std::vector<std::uint32_t> sums(row.size());
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    codec::LevelRounder(code, rank).round(row, head, head.measure, rotation, levels);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] += levels[i];
+    }
+  }
+  codec::decode_level_sums(code, sums, ranks, row);
+  codec::finish_level_row(kernels, code, head.measure, rotation, row.size(), 1.0, row);
+  row.resize(values.size());
+  return row;
+}
+
+double levels_error(const codec::LevelCode& code, unsigned ranks, std::span<const float> values,
+                    int messages) {
+  double total = 0.0;
+  for (int message = 0; message < messages; ++message) {
+    const codec::RotationId rotation{static_cast<std::uint64_t>(message), 0};
+    total += codec::nmse(through_levels(code, ranks, rotation, values), values);
+  }
+  return total / messages;
+}
+
+// Rounds to nearest: ranks with the same values make the same error.
+double blocks_error(const codec::BlockCode& code, std::span<const float> values) {
+  std::vector<std::uint32_t> numbers(values.size());
+  std::vector<float> back(values.size());
+  const float scale = codec::measure_block(values);
+  codec::encode_block(code, values, scale, numbers);
+  codec::decode_block_sums(code, numbers, scale, 1, 1.0, back);
+  return codec::nmse(back, values);
+}
+
+}  // namespace
+
+std::vector<SumError> measure_sums(const std::vector<Sample>& samples,
+                                   const AccuracyOptions& options, Progress& progress) {
+  std::vector<SumError> results;
+  for (const Sample& sample : samples) {
+    progress.step(fmt::format("error of sums, {}", sample.name));
+    const std::span<const float> values =
+        std::span(sample.values).first(std::min(sample.values.size(), codec::kMaxRowLength));
+    for (const unsigned ranks : kRankCounts) {
+      for (const NamedCode& code : level_codes(ranks)) {
+        results.push_back({sample.name, code.name, ranks, bits_of(ranks, code.code.range),
+                           levels_error(code.code, ranks, values, options.messages)});
+      }
+      const codec::BlockCode blocks = codec::BlockCode::for_contributors(ranks);
+      results.push_back({sample.name, "block", ranks, bits_of(ranks, blocks.largest()),
+                         blocks_error(blocks, values)});
     }
   }
   return results;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/bench/codec/cuda_speed.h"
+#include "tools/bench/codec/speed.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,8 @@
 #include <utility>
 
 #include "codec/sample_data.h"
-#include "gpu/level_coder.h"
-#include "gpu/level_plan.h"
-#include "gpu/plane_coder.h"
-#include "packetize/kept_planes.h"
+#include "gpu/device_coder.h"
+#include "packetize/packet_plan.h"
 
 namespace spillway::bench {
 namespace {
@@ -253,7 +251,7 @@ void Rig::measure_levels(std::size_t tensor_bytes, double copy, std::vector<Cuda
                         gpu::Store::kWrite, {set.result.get(), gpu::Element::kFloat32},
                         stream_.get());
   });
-  speeds.push_back({tensor_bytes, fmt::format("thc of float32, {} bits, rows of 2^13", kBits),
+  speeds.push_back({tensor_bytes, fmt::format("levels of float32, {} bits, rows of 2^13", kBits),
                     encode, decode, copy});
 }
 

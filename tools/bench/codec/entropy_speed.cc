@@ -1,25 +1,140 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/bench/codec/entropy_speed.h"
+#include "tools/bench/codec/speed.h"
+
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
+#include "base/bytes.h"
 #include "codec/entropy/block_coder.h"
-#include "codec/entropy/sample_integers.h"
 #include "codec/reference/integer_coder.h"
-#include "tools/bench/codec/best_rate.h"
-#include "tools/bench/codec/gradient_file.h"
-#include "tools/bench/codec/zstd_rival.h"
+#include "codec/sample_data.h"
+#include "tools/bench/codec/accuracy.h"
 #include "tools/bench/command_error.h"
 
 namespace spillway::bench {
 namespace {
 
 namespace entropy = codec::entropy;
+
+// ------------------------------------------------------------------ zstd and Huff0
+
+// libzstd as a rival, loaded from the system when a benchmark runs. Builds do not need it, and
+// without it the benchmark leaves it out (docs/adr/0018).
+//
+// Huff0 has no exported interface. It is measured inside zstd: literals are Huffman-coded in blocks
+// of 128 KiB and four streams, and the search for repetitions skips too far ahead to find any.
+
+enum class ZstdUse { kLevelOne, kHuffmanOnly };
+
+// Compresses bytes with its own settings. One thread.
+class ZstdRival {
+ public:
+  // Null if libzstd.so.1 is missing or lacks a function.
+  static std::unique_ptr<ZstdRival> open(ZstdUse use);
+
+  virtual ~ZstdRival() = default;
+  virtual std::string name() const = 0;
+  // Compresses into `out`, which it enlarges as needed; returns the compressed size.
+  virtual std::size_t compress(base::ByteView bytes, std::vector<std::uint8_t>& out) = 0;
+  virtual std::size_t decompress(base::ByteView bytes, base::MutableByteView out) = 0;
+};
+
+struct ZstdContext;
+
+// Identifiers of zstd's parameters and the values they are set to.
+constexpr int kLevelParameter = 100;
+constexpr int kLiteralsParameter = 1002;
+constexpr int kHuffmanAlways = 1;
+constexpr int kFurthestSkip = -131'072;  // a level: how far ahead the search skips
+
+struct ZstdFunctions {
+  ZstdContext* (*create)();
+  std::size_t (*destroy)(ZstdContext*);
+  std::size_t (*set)(ZstdContext*, int, int);
+  std::size_t (*compress)(ZstdContext*, void*, std::size_t, const void*, std::size_t);
+  std::size_t (*decompress)(void*, std::size_t, const void*, std::size_t);
+  std::size_t (*bound)(std::size_t);
+  unsigned (*is_error)(std::size_t);
+};
+
+template <typename Function>
+bool find_function(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+class LoadedZstd : public ZstdRival {
+ public:
+  LoadedZstd(const ZstdFunctions& zstd, ZstdUse use)
+      : zstd_(zstd), use_(use), context_(zstd.create()) {}
+  ~LoadedZstd() override { zstd_.destroy(context_); }
+  LoadedZstd(const LoadedZstd&) = delete;
+  LoadedZstd& operator=(const LoadedZstd&) = delete;
+
+  bool prepare() {
+    if (context_ == nullptr) {
+      return false;
+    }
+    if (use_ == ZstdUse::kLevelOne) {
+      return is_set(kLevelParameter, 1);
+    }
+    return is_set(kLevelParameter, kFurthestSkip) && is_set(kLiteralsParameter, kHuffmanAlways);
+  }
+
+  std::string name() const override { return use_ == ZstdUse::kLevelOne ? "zstd -1" : "huff0"; }
+
+  std::size_t compress(base::ByteView bytes, std::vector<std::uint8_t>& out) override {
+    out.resize(zstd_.bound(bytes.size()));
+    return checked(zstd_.compress(context_, out.data(), out.size(), bytes.data(), bytes.size()));
+  }
+
+  std::size_t decompress(base::ByteView bytes, base::MutableByteView out) override {
+    return checked(zstd_.decompress(out.data(), out.size(), bytes.data(), bytes.size()));
+  }
+
+ private:
+  bool is_set(int parameter, int value) {
+    return zstd_.is_error(zstd_.set(context_, parameter, value)) == 0;
+  }
+  std::size_t checked(std::size_t result) const {
+    if (zstd_.is_error(result) != 0) {
+      throw CommandError("libzstd failed: run without it (rename libzstd.so.1 or leave it out)");
+    }
+    return result;
+  }
+
+  ZstdFunctions zstd_;
+  ZstdUse use_;
+  ZstdContext* context_;
+};
+
+std::unique_ptr<ZstdRival> ZstdRival::open(ZstdUse use) {
+  // Never closed: it stays loaded for the life of the process, as a linked library would.
+  static void* const library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
+  ZstdFunctions zstd{};
+  if (library == nullptr || !find_function(library, "ZSTD_createCCtx", zstd.create) ||
+      !find_function(library, "ZSTD_freeCCtx", zstd.destroy) ||
+      !find_function(library, "ZSTD_CCtx_setParameter", zstd.set) ||
+      !find_function(library, "ZSTD_compress2", zstd.compress) ||
+      !find_function(library, "ZSTD_decompress", zstd.decompress) ||
+      !find_function(library, "ZSTD_compressBound", zstd.bound) ||
+      !find_function(library, "ZSTD_isError", zstd.is_error)) {
+    return nullptr;
+  }
+  auto rival = std::make_unique<LoadedZstd>(zstd, use);
+  return rival->prepare() ? std::move(rival) : nullptr;
+}
+
+// ------------------------------------------------------------------ the measurement
 
 // Slow coders process only this much of a sample.
 constexpr std::size_t kPlainValues = std::size_t{1} << 18;

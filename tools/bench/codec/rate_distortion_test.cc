@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/bench/codec/rate_distortion.h"
+#include "tools/bench/codec/speed.h"
 
 #include <gtest/gtest.h>
 
@@ -58,16 +58,16 @@ TEST(RateDistortion, ErrorsAreThoseOfTheCodes) {
   EXPECT_LT(families["fp16"][0].nmse, 1e-6);
   EXPECT_GT(families["top-k"][0].nmse, 0.5);
   EXPECT_NEAR(families["planes"][0].nmse, 0.571, 0.03);
-  EXPECT_LT(families["thc"][0].nmse, 0.5);
-  EXPECT_LT(families["thc"].back().nmse, 1e-3);
+  EXPECT_LT(families["levels"][0].nmse, 0.5);
+  EXPECT_LT(families["levels"].back().nmse, 1e-3);
 }
 
 TEST(RateDistortion, CodedNumbersTakeLessThanTheirPrecision) {
   auto families = by_family(rates_of(codec::lognormal_values(kRateValues, 3)));
-  ASSERT_EQ(families["coded"].size(), 11U);
+  ASSERT_EQ(families["entropy"].size(), 11U);
   for (unsigned precision = 2; precision <= 12; ++precision) {
-    const RatePoint& point = families["coded"][precision - 2];
-    EXPECT_EQ(point.speed.codec, "coded-" + std::to_string(precision));
+    const RatePoint& point = families["entropy"][precision - 2];
+    EXPECT_EQ(point.speed.codec, "entropy-" + std::to_string(precision));
     EXPECT_LT(point.speed.wire_bits_per_value, precision);
     EXPECT_EQ(point.table, "own, sent along");
   }
@@ -77,8 +77,8 @@ TEST(RateDistortion, TheStepBeforeSparesTheTable) {
   const std::vector<float> gradient = codec::gaussian_values(kRateValues, 4);
   std::vector<float> previous = gradient;
   std::reverse(previous.begin(), previous.end());
-  const auto with = by_family(rates_of(gradient, previous)).at("coded");
-  const auto without = by_family(rates_of(gradient)).at("coded");
+  const auto with = by_family(rates_of(gradient, previous)).at("entropy");
+  const auto without = by_family(rates_of(gradient)).at("entropy");
   for (std::size_t i = 0; i < with.size(); ++i) {
     EXPECT_EQ(with[i].table, "last step's");
     EXPECT_LT(with[i].speed.wire_bits_per_value, without[i].speed.wire_bits_per_value);
@@ -100,11 +100,11 @@ TEST(RateDistortion, SketchesNeedZerosAndTheStepBefore) {
   EXPECT_EQ(predicted.left_out, "");
   auto families = by_family(predicted);
   for (const RatePoint& point : families.at("sketch")) {
-    const std::string coded = "coded" + point.speed.codec.substr(point.speed.codec.find('-'));
+    const std::string coded = "entropy" + point.speed.codec.substr(point.speed.codec.find('-'));
     const auto same =
-        std::find_if(families["coded"].begin(), families["coded"].end(),
+        std::find_if(families["entropy"].begin(), families["entropy"].end(),
                      [&](const RatePoint& other) { return other.speed.codec == coded; });
-    ASSERT_NE(same, families["coded"].end());
+    ASSERT_NE(same, families["entropy"].end());
     EXPECT_EQ(point.nmse, same->nmse) << coded;  // every miss was recovered
     EXPECT_LT(point.speed.wire_bits_per_value, same->speed.wire_bits_per_value) << coded;
   }

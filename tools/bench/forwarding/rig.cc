@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench/forwarding/rig.h"
 
+#include <fmt/format.h>
 #include <linux/if.h>
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
@@ -10,17 +11,22 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
 #include <string_view>
+#include <thread>
 
 #include "base/check.h"
-#include "lab/network/namespaces.h"
-#include "lab/network/tools.h"
+#include "lab/network/isolation.h"
 #include "net/system_call.h"
 #include "switch/dataplane/port_config.h"
 #include "switch/kernel/measure/probe_frames.h"
 #include "tools/bench/command_error.h"
 
 namespace spillway::bench {
+
+// ------------------------------------------------------------------ two ports
+
 namespace {
 
 // veths have no queueing discipline, so none costs time.
@@ -116,6 +122,31 @@ void ForwardingRig::announce_receiver() const {
                sizeof(to)) < 0) {
     throw CommandError(net::system_error("send a frame to a port", errno));
   }
+}
+
+// ------------------------------------------------------------------ one processor
+
+bool stay_on_processor(unsigned cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  return ::sched_setaffinity(0, sizeof(one), &one) == 0;
+}
+
+void rest() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+PinnedThread::PinnedThread(unsigned cpu) {
+  ::sched_getaffinity(0, sizeof(before_), &before_);
+  if (!stay_on_processor(cpu)) {
+    throw CommandError(fmt::format("cannot stay on processor {}: {}; choose another with --cpu",
+                                   cpu, std::strerror(errno)));
+  }
+}
+
+PinnedThread::~PinnedThread() {
+  ::sched_setaffinity(0, sizeof(before_), &before_);
 }
 
 }  // namespace spillway::bench

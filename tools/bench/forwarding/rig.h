@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two ports for a switch, in a network namespace of their own: port0 and port1, each one end of a
-// veth pair whose other ends are far0 and far1. The switch itself is attached later. While the rig
-// lives, the calling thread is in that namespace, and so are threads that it starts meanwhile. All
-// of it vanishes with the rig. Throws CommandError. Made and destroyed by one thread.
+// The rig of forwarding measurements: two ports for a switch, and a processor of their own.
 #pragma once
+
+#include <sched.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "net/system_call.h"
+#include "switch/fabric/transmit_queue.h"
 #include "switch/kernel/measure/live_switch.h"
 #include "switch/kernel/measure/probe_frames.h"
 
 namespace spillway::bench {
+
+// ------------------------------------------------------------------ two ports
+
+// Two ports for a switch, in a network namespace of their own: port0 and port1, each one end of a
+// veth pair whose other ends are far0 and far1. The switch itself is attached later. While the rig
+// lives, the calling thread is in that namespace, and so are threads that it starts meanwhile. All
+// of it vanishes with the rig. Throws CommandError. Made and destroyed by one thread.
 
 inline constexpr const char* kRigIn = "port0";
 inline constexpr const char* kRigOut = "port1";
@@ -47,6 +54,31 @@ class ForwardingRig {
 
   std::string ip_;
   net::UniqueFd home_;
+};
+
+// ------------------------------------------------------------------ one processor
+
+// While it lives, the calling thread stays on one CPU and, if permitted, runs before ordinary
+// threads, so that its measurements are its own. Throws CommandError if there is no such CPU. Made
+// and destroyed by one thread.
+
+// Pins the calling thread to a CPU; false if that is not possible.
+bool stay_on_processor(unsigned cpu);
+
+// Pauses between two measurements. The kernel throttles urgent threads that never sleep, and should
+// not do so during a measurement.
+void rest();
+
+class PinnedThread {
+ public:
+  explicit PinnedThread(unsigned cpu);
+  ~PinnedThread();
+  PinnedThread(const PinnedThread&) = delete;
+  PinnedThread& operator=(const PinnedThread&) = delete;
+
+ private:
+  cpu_set_t before_;
+  fabric::RealTimePriority real_time_;
 };
 
 }  // namespace spillway::bench

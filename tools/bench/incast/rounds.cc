@@ -8,11 +8,10 @@
 #include <fstream>
 
 #include "lab/launcher.h"
-#include "lab/network/host_plan.h"
+#include "lab/network/links.h"
 #include "sim/results.h"
 #include "sim/simulation.h"
 #include "tools/bench/command_error.h"
-#include "tools/bench/incast/rank.h"
 
 namespace spillway::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include <optional>
 
 #include "base/units.h"
-#include "net/udp_socket.h"
+#include "net/sockets.h"
 #include "wire/packet_auth.h"
 
 namespace spillway::bench {

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The receiver's messages to senders: STOP, credit with path reports, and the BITMAP of missing
+// packets. Also decides when credit is granted, and holds the steps of an incoming message.
+#include "transport/receiver.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace spillway::transport {
+
+namespace {
+
+// How late a credit timer may be for its grants to be caught up on: more would be a burst that no
+// queue holds.
+constexpr base::Duration kMaxLateness = base::milliseconds(2);
+
+}  // namespace
+
+void Receiver::queue_stop(std::uint32_t slot, base::Instant now) {
+  IncomingMessage& message = messages_[slot];
+  // Data that was in flight when the message ended does not deserve a STOP per packet.
+  if (message.last_stop > base::Instant() &&
+      now - message.last_stop < core_.config.exchange.probe_min) {
+    return;
+  }
+  message.last_stop = now;
+  message.owed.add(Owed::kStop);
+  queue_report(slot);
+}
+
+// The same for a message of which only the end is remembered.
+void Receiver::queue_stop(EndedMessage& ended, const wire::MessageId& id, std::uint32_t generation,
+                          base::Instant now) {
+  if (ended.last_stop > base::Instant() &&
+      now - ended.last_stop < core_.config.exchange.probe_min) {
+    return;
+  }
+  ended.last_stop = now;
+  core_.queue_reply({.kind = PendingControl::Kind::kReply,
+                     .peer = id.source,
+                     .reply = wire::ControlType::kStop,
+                     .message = id,
+                     .generation = generation,
+                     .stop = {.outcome = ended.outcome, .delivered = ended.delivered}});
+}
+
+void Receiver::queue_report(std::uint32_t slot) {
+  IncomingMessage& message = messages_[slot];
+  if (!message.in_control_queue) {
+    message.in_control_queue = true;
+    core_.control.push_back({.kind = PendingControl::Kind::kReport, .slot = slot});
+  }
+}
+
+void Receiver::leave_queue(std::uint32_t slot) {
+  if (messages_.is_live(slot)) {
+    messages_[slot].in_control_queue = false;
+  }
+}
+
+bool Receiver::has_more_reports(std::uint32_t slot) {
+  return messages_.is_live(slot) && !messages_[slot].owed.empty();
+}
+
+bool Receiver::write_report(std::uint32_t slot, wire::ControlPacket& packet, base::Instant now) {
+  if (!has_more_reports(slot)) {
+    return false;
+  }
+  IncomingMessage& message = messages_[slot];
+  packet.destination = message.id.source;
+  packet.message = message.id;
+  packet.generation = message.probe_generation;
+  if (message.owed.take(Owed::kStop)) {
+    packet.type = wire::ControlType::kStop;
+    packet.stop = {.outcome = message.outcome, .delivered = message.delivered};
+    return true;
+  }
+  if (message.owed.take(Owed::kCredit)) {
+    Peer& peer = *message.peer;
+    packet.type = wire::ControlType::kCredit;
+    packet.credit.granted = static_cast<std::uint32_t>(peer.book.granted());
+    packet.credit.answer = message.owed.take(Owed::kPing) && message.is_open();
+    peer.intake.report(now, packet.credit);
+    peer.unreported = 0;
+    return true;
+  }
+  packet.type = wire::ControlType::kBitmap;
+  if (!message.ledger.next_missing_range(message.bitmap_next, packet.bitmap.range)) {
+    message.owed.remove(Owed::kBitmap);
+    return false;
+  }
+  message.bitmap_next = packet.bitmap.range.first + packet.bitmap.range.count;
+  packet.bitmap.missing = message.ledger.missing();
+  packet.bitmap.allowed = message.loss.allowed_missing(message.packets);
+  return true;
+}
+
+// Room for early packets is limited: while it is filling, no standing credit is granted.
+std::uint32_t Receiver::standing_credit() const {
+  return early_.is_filling() ? 0 : packets_in(core_.config.exchange.unsolicited, core_.config);
+}
+
+std::uint32_t Receiver::grantable(const Peer& peer) const {
+  const ExchangeConfig& exchange = core_.config.exchange;
+  // On a long path, at least what the link carries until credit comes back as packets. A peer that
+  // is only received from, as in a ring, is assumed to be as far away as others are.
+  const RoundTrip& way = peer.round_trip.is_known() ? peer.round_trip : core_.round_trip;
+  const base::Bytes under_way =
+      base::bytes(static_cast<std::int64_t>(static_cast<double>(exchange.receive_rate.count()) / 8 *
+                                            (static_cast<double>(way.usual().count()) / 1e9)));
+  const base::Bytes window = std::max(exchange.credit_window, under_way);
+  return peer.book.grantable(standing_credit(), packets_in(window, core_.config),
+                             exchange.report_packets);
+}
+
+void Receiver::grant_all(Peer& peer) {
+  const std::uint32_t packets = peer.book.grantable(standing_credit(), UINT32_MAX, UINT32_MAX);
+  if (packets > 0) {
+    peer.book.grant(packets);
+    queue_credit(peer);
+  }
+}
+
+void Receiver::queue_for_credit(Peer& peer) {
+  if (peer.is_stream) {
+    grant_all(peer);
+    return;
+  }
+  if (peer.in_credit_queue) {
+    if (peer.priority > peer.credit_priority) {
+      pacer_.raise(peer.rank, peer.credit_priority, peer.priority);
+      peer.credit_priority = peer.priority;
+    }
+    return;
+  }
+  if (grantable(peer) == 0) {
+    return;
+  }
+  peer.in_credit_queue = true;
+  peer.credit_priority = peer.priority;
+  pacer_.enqueue(peer.rank, peer.priority);
+  arm_pacer();
+}
+
+// The credit goes with the latest message, whatever its state: that has a place in the control
+// queue.
+void Receiver::queue_credit(Peer& peer) {
+  if (peer.latest != nullptr && !peer.latest->is_free() && peer.latest->peer == &peer) {
+    peer.latest->owed.add(Owed::kCredit);
+    queue_report(peer.latest->slot);
+  } else {
+    core_.queue_reply({.kind = PendingControl::Kind::kReply,
+                       .peer = peer.rank,
+                       .reply = wire::ControlType::kCredit,
+                       .message = {.source = peer.rank}});
+  }
+}
+
+void Receiver::arm_pacer() {
+  if (!pacer_.empty() && pacer_.next_grant() < pacer_armed_) {
+    pacer_armed_ = pacer_.next_grant();
+    core_.timers.arm({pacer_armed_, TimerKind::kCredit, 0});
+  }
+}
+
+void Receiver::on_credit_timer(base::Instant now) {
+  // Timers of real machines are late; that is caught up on, or the link would idle.
+  const base::Instant due = std::clamp(pacer_armed_, now - kMaxLateness, now);
+  pacer_armed_ = kNever;
+  while (!pacer_.empty() && pacer_.next_grant() <= now) {
+    Peer& peer = *core_.peers.find(static_cast<std::uint16_t>(pacer_.take_turn()));
+    peer.in_credit_queue = false;
+    const std::uint32_t packets = peer.dead ? 0 : grantable(peer);
+    if (packets == 0) {
+      continue;
+    }
+    peer.book.grant(packets);
+    pacer_.granted(base::bytes(std::int64_t{packets} * (peer.packet_bytes + kFrameOverhead)), due);
+    queue_credit(peer);
+    queue_for_credit(peer);
+  }
+  arm_pacer();
+}
+
+void Receiver::ping(Peer& peer) {
+  if (peer.latest == nullptr || !peer.latest->is_open() || peer.latest->peer != &peer) {
+    messages_.for_each([&](std::uint32_t slot) {
+      if (messages_[slot].peer == &peer && messages_[slot].is_open()) {
+        peer.latest = &messages_[slot];
+      }
+    });
+  }
+  IncomingMessage& message = *peer.latest;
+  message.owed.add(Owed::kPing);
+  queue_report(message.slot);
+}
+
+PacketLedger::Entry PacketLedger::record(std::uint32_t packet, std::uint8_t planes,
+                                         bool is_important) {
+  SPILLWAY_CHECK(packet < packets() && planes > 0);
+  const std::uint8_t before = planes_[packet];
+  if (planes <= before) {
+    return before >= min_planes_ ? Entry::kDuplicate : Entry::kTooFew;
+  }
+  planes_[packet] = planes;
+  whole_ += planes >= planes_sent_ ? 1 : 0;
+  if (planes < min_planes_) {
+    return Entry::kTooFew;
+  }
+  if (before >= min_planes_) {
+    return Entry::kImproved;
+  }
+  ++delivered_;
+  important_ += is_important ? 1 : 0;
+  return Entry::kNew;
+}
+
+bool PacketLedger::next_missing_range(std::uint32_t from, wire::BitmapRange& range) const {
+  const auto is_missing = [this](std::uint8_t planes) { return planes < min_planes_; };
+  const auto first =
+      std::find_if(planes_.begin() + std::min(from, packets()), planes_.end(), is_missing);
+  if (first == planes_.end()) {
+    return false;
+  }
+  range.first = static_cast<std::uint32_t>(first - planes_.begin());
+  range.count = std::min<std::uint32_t>(packets() - range.first, SPILLWAY_MAX_BITMAP_BYTES * 8);
+  std::fill_n(range.bits.begin(), (range.count + 7) / 8, std::uint8_t{0});
+  for (std::uint32_t bit = 0; bit < range.count; ++bit) {
+    if (is_delivered(range.first + bit)) {
+      range.bits[bit / 8] |= static_cast<std::uint8_t>(1U << (bit % 8));
+    }
+  }
+  return true;
+}
+
+EarlyMessage& EarlyArrivals::message(const wire::MessageId& id) {
+  const auto found = std::find_if(messages_.rbegin(), messages_.rend(),
+                                  [&](const EarlyMessage& each) { return each.id == id; });
+  if (found != messages_.rend()) {
+    return *found;
+  }
+  messages_.emplace_back().id = id;
+  return messages_.back();
+}
+
+void EarlyArrivals::add(EarlyMessage& message, std::size_t bytes) {
+  message.kept_bytes += bytes;
+  kept_bytes_ += bytes;
+  while (kept_bytes_ > max_bytes_) {
+    kept_bytes_ -= messages_.front().kept_bytes;
+    messages_.pop_front();
+  }
+}
+
+void EarlyArrivals::keep(const DataArrival& arrival, base::Instant now) {
+  if (arrival.bytes.size() + kEntryBytes > max_bytes_) {
+    return;
+  }
+  EarlyMessage& kept = message(arrival.stamp.message);
+  EarlyMessage::Data& data = kept.data.emplace_back();
+  data.arrival = arrival;
+  data.at = now;
+  if (arrival.packet != nullptr) {
+    data.packet = *arrival.packet;
+  }
+  data.bytes.assign(arrival.bytes.begin(), arrival.bytes.end());
+  add(kept, kEntryBytes + data.bytes.size());
+}
+
+void EarlyArrivals::keep(const wire::ControlPacket& probe) {
+  if (sizeof(probe) > max_bytes_) {
+    return;
+  }
+  EarlyMessage& kept = message(probe.message);
+  const bool is_first = !kept.probe;
+  kept.probe = probe;
+  if (is_first) {
+    add(kept, sizeof(probe));
+  }
+}
+
+std::optional<EarlyMessage> EarlyArrivals::take(const wire::MessageId& id) {
+  const auto found = std::find_if(messages_.begin(), messages_.end(),
+                                  [&](const EarlyMessage& each) { return each.id == id; });
+  if (found == messages_.end()) {
+    return std::nullopt;
+  }
+  EarlyMessage taken = std::move(*found);
+  messages_.erase(found);
+  kept_bytes_ -= taken.kept_bytes;
+  return taken;
+}
+
+}  // namespace spillway::transport
