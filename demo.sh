@@ -24,7 +24,9 @@ with_bbr() {
 
 step "checking packages"
 "$root/scripts/setup.sh"
+install_during_build "$root/scripts/packages-run.txt"
 build_preset release spillway spillway_tool
+await_packages
 cd "$root"
 rm -rf "$output"  # the page named below must come from this run
 bbr=$(with_bbr)

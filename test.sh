@@ -10,7 +10,7 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/common.sh"
 
-packages=("$root/scripts/packages.txt")
+packages=("$root/scripts/packages-run.txt")
 targets=(quick_tests)
 chosen=("${quick_tier[@]}")
 if [[ ${1:-} == --all ]]; then
@@ -26,8 +26,10 @@ elif [[ ${1:-} =~ ^[a-z/]+$ ]] && compgen -G "$root/{,lib/,switch/,sim/,lab/,too
 fi
 
 step "checking packages"
-"$root/scripts/setup.sh" "${packages[@]}"
+"$root/scripts/setup.sh"
+install_during_build "${packages[@]}"
 build_preset release ${targets[@]+"${targets[@]}"}
+await_packages
 
 step "testing"
 results=$root/build/release/tests.xml

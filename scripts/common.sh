@@ -12,6 +12,22 @@ fail() {
   exit 1
 }
 
+# install_during_build LIST...: installs, in the background, packages that the build does not need; on a bare machine
+# that takes longer than a minute. await_packages waits for them, and shows what was printed if they cannot be had.
+install_during_build() {
+  packages_log=$(mktemp)
+  "$root/scripts/setup.sh" "$@" <&0 >"$packages_log" 2>&1 &
+  packages_installer=$!
+}
+
+await_packages() {
+  wait "$packages_installer" || {
+    cat "$packages_log" >&2
+    fail "packages that tests and demo need are missing"
+  }
+  rm -f "$packages_log"
+}
+
 # build_preset PRESET [TARGET...]: configures build/PRESET if needed, and builds it. Ninja reconfigures by itself when
 # a CMake file changes, but it does not know the presets.
 build_preset() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the missing Debian packages that Spillway is built from.
+# Installs missing Debian packages.
 #
-#   scripts/setup.sh [LIST...]     LIST is a file of package names; scripts/packages.txt by default
+#   scripts/setup.sh [LIST...]     LIST is a file of package names; by default packages.txt, which the build needs
 #
 # If none is missing, it only asks dpkg and does not call apt, so it works offline and without root.
 set -euo pipefail

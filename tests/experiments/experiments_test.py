@@ -72,7 +72,7 @@ from common import channel, report, training
 trim_accuracy, loss_tolerance, oscar_sw = MODULES["trim_accuracy"], MODULES["loss_tolerance"], MODULES["oscar_sw"]
 
 if not training.example.FASHION_MNIST.is_dir():
-    skip("dataset-fashion-mnist is not installed; scripts/packages.txt names it")
+    skip("dataset-fashion-mnist is not installed; scripts/packages-run.txt names it")
 
 CHANNEL = channel.Channel(LIBRARY)
 LENGTH = 40_000

@@ -37,9 +37,9 @@ import train
 import spillway.torch  # once for all ranks that are forked from here
 
 needs_fashion_mnist = unittest.skipUnless(train.FASHION_MNIST.is_dir(),
-                                          "dataset-fashion-mnist is not installed; scripts/packages.txt names it")
+                                          "dataset-fashion-mnist is not installed; scripts/packages-run.txt names it")
 needs_bible = unittest.skipUnless(shutil.which(train.WHOLE_BIBLE[0]),
-                                  "bible-kjv is not installed; scripts/packages.txt names it")
+                                  "bible-kjv is not installed; scripts/packages-run.txt names it")
 
 
 class Terminal(io.StringIO):
