@@ -119,7 +119,7 @@ TEST(Stage, WhoDoesNotComeIsNamedWhenPatienceEnds) {
   EXPECT_EQ(staged.stage.expire(us(2000)), us(1'001'000));
   EXPECT_TRUE(staged.stage.take_replies().empty());
   EXPECT_EQ(staged.stage.expire(us(1'001'000)), std::nullopt);
-  EXPECT_EQ(staged.failure(1), "all-reduce 0 of group 'world': rank 2 came, rank 1 did not");
+  EXPECT_EQ(staged.failure(1), "all-reduce 0 of group 'world': rank 2 arrived, rank 1 did not");
 }
 
 TEST(Stage, WhoLeavesEndsWhatOthersWaitFor) {
@@ -127,7 +127,7 @@ TEST(Stage, WhoLeavesEndsWhatOthersWaitFor) {
   staged.call(2, 1000);
   staged.stage.leave(1, "has died");
   EXPECT_EQ(staged.failure(1),
-            "all-reduce 0 of group 'world': rank 2 came, rank 1 did not: rank 1 has died");
+            "all-reduce 0 of group 'world': rank 2 arrived, rank 1 did not: rank 1 has died");
   staged.call(2, 1001);
   EXPECT_EQ(staged.stage.take_replies().size(), 1U);
   EXPECT_EQ(staged.stage.expire(us(2000)), std::nullopt);
@@ -176,8 +176,8 @@ TEST(Stage, AReceiveFromARealRankEndsWhenItsMessageCame) {
   staged.message(2, StageMessage::End::kReceive, 1, 2000);
   staged.stage.expire(us(1'002'000));
   EXPECT_EQ(staged.failure(1),
-            "message 1 from rank 1 to rank 2 with tag 0 in group 'world': rank 2 came, rank 1 did "
-            "not");
+            "message 1 from rank 1 to rank 2 with tag 0 in group 'world': rank 2 "
+            "arrived, rank 1 did not");
 }
 
 TEST(Stage, ASlowRankHoldsUpTheOthersUntilTheyHaveWaited) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What limits the rate between two ranks: credit, the share of the link, the window.
+// Limits of the rate between two ranks: credit, the share of the link, the window.
 #include "transport/credit.h"
 
 #include <gtest/gtest.h>

@@ -36,7 +36,7 @@ class Help(unittest.TestCase):
             result = run(*command, "--help")
             self.assertEqual(result.returncode, 0, command)
             self.assertIn("Example", result.stdout, command)
-            listed = result.stdout.partition("\nSubcommands:\n")[2]
+            listed = result.stdout.partition("\nSubcommands:\n")[2].partition("\n\n")[0]
             commands += [[*command, verb] for verb in re.findall(r"(?m)^  ([a-z]+) ", listed)]
         for command in (["codec"], ["bench", "transport"], ["emulate", "show"], ["job", "status"], ["server"]):
             self.assertIn(command, commands)

@@ -402,7 +402,7 @@ def what_is_wrong_in_a_call_is_said():
         else:
             raise AssertionError(words)
     for error, words, arguments in [(TypeError, "give a codec of spillway.torch", {"codec": "planes"}),
-                                    (ValueError, "all arrive", {"codec": Entropy(), "loss_bound": 0.01}),
+                                    (ValueError, "all packets arrive", {"codec": Entropy(), "loss_bound": 0.01}),
                                     (ValueError, "leave error_feedback on",
                                      {"codec": Levels(predicted_scale=True), "error_feedback": False}),
                                     (ValueError, "leave error_feedback on",

@@ -45,7 +45,7 @@ def expected(world, number, count):
 def options_for(library, code, count):
     if code == "exact":
         return library.options()
-    algorithm = "switch" if code in ADDED_BY_SWITCHES else "automatic"
+    algorithm = "switch" if code in ADDED_BY_SWITCHES else "auto"
     return library.tolerant_options(
         loss_bound=0, precision=PRECISIONS[code], codec=sw.CODECS.index(code), algorithm=sw.ALGORITHMS.index(algorithm),
         feedback_tensor=count if code == "sketch" else 0)
