@@ -179,7 +179,7 @@ class InTheLab(unittest.TestCase):
             self.assertLessEqual(WAY, set(findings))
         trims = [findings["trim"]["finding"] for findings in told]
         self.assertTrue(any("cut to 384 bytes, DSCP 48" in trim for trim in trims), trims)
-        agreed = [findings["trim-configured"] for findings in told if "trim-told" in findings]
+        agreed = [findings["trim-configured"] for findings in told if "trim-configured" in findings]
         self.assertTrue(agreed and all(one["severity"] == "ok" for one in agreed), agreed)
         for findings in told:
             self.assertEqual(findings["path-mtu"]["finding"], "1500 bytes get through")
