@@ -37,8 +37,8 @@ std::vector<std::uint32_t> groups_in_use(const World& world, std::uint32_t rank)
 }
 
 // Sends or receives 128 bytes to or from a rank of the world.
-base::Status move_id(runtime::Communicator& all_ranks, collective::Kind kind, std::uint32_t peer,
-                     runtime::UniqueId& id, base::Duration patience) {
+base::Status move_id(comm::Communicator& all_ranks, collective::Kind kind, std::uint32_t peer,
+                     comm::UniqueId& id, base::Duration patience) {
   collective::Operation operation;
   operation.kind = kind;
   operation.type = collective::DataType::kUint8;
@@ -48,7 +48,7 @@ base::Status move_id(runtime::Communicator& all_ranks, collective::Kind kind, st
   operation.timeout = patience;
   operation.input = kind == collective::Kind::kSend ? id.bytes.data() : nullptr;
   operation.output = kind == collective::Kind::kReceive ? id.bytes.data() : nullptr;
-  const base::Result<std::shared_ptr<runtime::Request>> request = all_ranks.submit(operation);
+  const base::Result<std::shared_ptr<comm::Request>> request = all_ranks.submit(operation);
   if (!request.ok()) {
     return request.status();
   }
@@ -58,7 +58,7 @@ base::Status move_id(runtime::Communicator& all_ranks, collective::Kind kind, st
 }  // namespace
 
 base::Result<GroupCommunicators> GroupCommunicators::make(const World& world,
-                                                          runtime::Communicator& all_ranks,
+                                                          comm::Communicator& all_ranks,
                                                           base::Duration patience) {
   if (world.size() != all_ranks.world()) {
     return base::invalid_argument(fmt::format("the trace has {} ranks, the job {}: start {}",
@@ -87,14 +87,14 @@ base::Status GroupCommunicators::make_group(const World& world, std::uint32_t gr
     memberships_[group] = member;
     return {};
   }
-  runtime::CommunicatorConfig config;
+  comm::CommunicatorConfig config;
   config.member = {member.rank, member.size};
   config.name = world.groups[group].name;
   config.threads = kGroupThreads;
   config.rendezvous_patience = patience;
-  runtime::UniqueId id;
+  comm::UniqueId id;
   if (member.rank == 0) {
-    const base::Result<runtime::UniqueId> made = runtime::create_reachable_unique_id();
+    const base::Result<comm::UniqueId> made = comm::create_reachable_unique_id();
     if (!made.ok()) {
       return made.status();
     }
@@ -112,8 +112,8 @@ base::Status GroupCommunicators::make_group(const World& world, std::uint32_t gr
     return status;
   }
   config.id = id;
-  base::Result<std::unique_ptr<runtime::Communicator>> communicator =
-      runtime::Communicator::create(config);
+  base::Result<std::unique_ptr<comm::Communicator>> communicator =
+      comm::Communicator::create(config);
   if (!communicator.ok()) {
     return communicator.status();
   }

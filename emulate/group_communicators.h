@@ -24,25 +24,25 @@ namespace spillway::emulate {
 class GroupCommunicators {
  public:
   struct Membership {
-    runtime::Communicator* communicator = nullptr;
+    comm::Communicator* communicator = nullptr;
     std::uint16_t rank = 0;  // within the group
     std::uint16_t size = 1;
   };
 
   // The communicator must have as many ranks as the world. Both must outlive the result.
-  static base::Result<GroupCommunicators> make(const World& world, runtime::Communicator& all_ranks,
+  static base::Result<GroupCommunicators> make(const World& world, comm::Communicator& all_ranks,
                                                base::Duration patience);
 
   // `group`: a group of the world that contains this rank.
   Membership membership(std::uint32_t group) const;
-  runtime::Communicator& all_ranks() const { return *all_ranks_; }
+  comm::Communicator& all_ranks() const { return *all_ranks_; }
 
  private:
-  explicit GroupCommunicators(runtime::Communicator& all_ranks) : all_ranks_(&all_ranks) {}
+  explicit GroupCommunicators(comm::Communicator& all_ranks) : all_ranks_(&all_ranks) {}
   base::Status make_group(const World& world, std::uint32_t group, base::Duration patience);
 
-  runtime::Communicator* all_ranks_;
-  std::map<std::uint32_t, std::unique_ptr<runtime::Communicator>> made_;
+  comm::Communicator* all_ranks_;
+  std::map<std::uint32_t, std::unique_ptr<comm::Communicator>> made_;
   std::map<std::uint32_t, Membership> memberships_;
 };
 

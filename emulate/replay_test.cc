@@ -23,12 +23,12 @@ struct RankOutcome {
 };
 
 // Runs all ranks as threads of this process, over real sockets.
-std::vector<RankOutcome> replay_all(
-    const World& world,
-    const ReplayOptions& options = {.patience = runtime::testing_job::test_patience_duration()}) {
+std::vector<RankOutcome> replay_all(const World& world,
+                                    const ReplayOptions& options = {
+                                        .patience = comm::testing_job::test_patience_duration()}) {
   std::vector<RankOutcome> outcomes(world.size());
-  runtime::testing_job::run_job(
-      static_cast<std::uint16_t>(world.size()), 0, [&](runtime::Communicator& all_ranks) {
+  comm::testing_job::run_job(
+      static_cast<std::uint16_t>(world.size()), 0, [&](comm::Communicator& all_ranks) {
         RankOutcome& outcome = outcomes[all_ranks.rank()];
         const auto groups = GroupCommunicators::make(world, all_ranks, options.patience);
         if (!groups.ok()) {
@@ -171,9 +171,9 @@ TEST(Replay, WhoDoesNotComeEndsItWithASentence) {
 
 TEST(Replay, AWorldOfAnotherSizeIsRefused) {
   const World world = world_of({{}, {}, {}});
-  runtime::testing_job::run_job(2, 0, [&](runtime::Communicator& all_ranks) {
+  comm::testing_job::run_job(2, 0, [&](comm::Communicator& all_ranks) {
     const auto groups =
-        GroupCommunicators::make(world, all_ranks, runtime::testing_job::test_patience_duration());
+        GroupCommunicators::make(world, all_ranks, comm::testing_job::test_patience_duration());
     ASSERT_FALSE(groups.ok());
     EXPECT_NE(groups.status().message().find("the trace has 3 ranks, the job 2"),
               std::string::npos);

@@ -21,7 +21,7 @@
 
 namespace {
 
-using namespace spillway::runtime;
+using namespace spillway::comm;
 using spillway::base::ByteView;
 using spillway::fuzzing::require;
 

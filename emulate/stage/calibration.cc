@@ -25,7 +25,7 @@ constexpr double kOutlier = 2.0;                         // times the median
 constexpr std::uint64_t kMaxBackToBackBytes = 32 << 20;  // bytes; longer ones hardly overlap
 
 // Runs the calls together `repeats` times. Returns each duration at the rank where it is longest.
-base::Result<std::vector<double>> times_ns(runtime::Communicator& all_ranks, const Calls& calls,
+base::Result<std::vector<double>> times_ns(comm::Communicator& all_ranks, const Calls& calls,
                                            std::uint32_t repeats,
                                            const CalibrationOptions& options) {
   const base::MonotonicClock clock;
@@ -56,7 +56,7 @@ double mean_without_outliers(std::vector<double>& times) {
   return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
 }
 
-base::Result<MeasuredRow> measure(runtime::Communicator& all_ranks,
+base::Result<MeasuredRow> measure(comm::Communicator& all_ranks,
                                   const GroupCommunicators::Membership& member,
                                   const CollectiveShape& shape, const CalibrationOptions& options) {
   std::deque<ShapedOperation> shaped;
@@ -88,7 +88,7 @@ base::Result<MeasuredRow> measure(runtime::Communicator& all_ranks,
 
 }  // namespace
 
-base::Result<MeasuredTable> calibrate(runtime::Communicator& all_ranks,
+base::Result<MeasuredTable> calibrate(comm::Communicator& all_ranks,
                                       const CalibrationOptions& options) {
   const base::Result<Divisions> divisions =
       divisions_of(options.shapes, all_ranks, ranks_below(all_ranks.world()), /*shares_all=*/true);
@@ -174,31 +174,31 @@ ShapedOperation::ShapedOperation(const CollectiveShape& shape,
 }
 
 base::Status run_calls(const Calls& calls, base::Duration patience) {
-  std::vector<std::shared_ptr<runtime::Request>> requests;
+  std::vector<std::shared_ptr<comm::Request>> requests;
   base::Status status;
   for (auto [communicator, operation] : calls) {
     operation.timeout = patience;
-    base::Result<std::shared_ptr<runtime::Request>> request = communicator->submit(operation);
+    base::Result<std::shared_ptr<comm::Request>> request = communicator->submit(operation);
     if (!request.ok()) {
       status = request.status();
       break;
     }
     requests.push_back(std::move(request).value());
   }
-  for (const std::shared_ptr<runtime::Request>& request : requests) {
+  for (const std::shared_ptr<comm::Request>& request : requests) {
     const base::Status ended = request->wait(std::nullopt).value_or(base::Status());
     status = status.ok() ? ended : status;
   }
   return status;
 }
 
-base::Status barrier(runtime::Communicator& all_ranks, base::Duration patience) {
+base::Status barrier(comm::Communicator& all_ranks, base::Duration patience) {
   collective::Operation barrier;
   barrier.kind = Kind::kBarrier;
   return run_calls({{&all_ranks, barrier}}, patience);
 }
 
-base::Status max_over_ranks(runtime::Communicator& all_ranks, std::vector<double>& numbers,
+base::Status max_over_ranks(comm::Communicator& all_ranks, std::vector<double>& numbers,
                             base::Duration patience) {
   collective::Operation operation;
   operation.kind = Kind::kAllReduce;
@@ -211,7 +211,7 @@ base::Status max_over_ranks(runtime::Communicator& all_ranks, std::vector<double
 }
 
 base::Result<Divisions> divisions_of(const std::vector<CollectiveShape>& shapes,
-                                     const runtime::Communicator& all_ranks,
+                                     const comm::Communicator& all_ranks,
                                      const std::vector<std::uint32_t>& among, bool shares_all) {
   Divisions made;
   World& world = made.world;
@@ -287,7 +287,7 @@ struct Resident {
 
 // Returns what communicators among these ranks hold here during the operations of `at_once`. A rank
 // that is in none of them waits.
-base::Result<double> held_bytes(runtime::Communicator& all_ranks, const MemoryOptions& options,
+base::Result<double> held_bytes(comm::Communicator& all_ranks, const MemoryOptions& options,
                                 const std::vector<std::uint32_t>& among) {
   const base::Result<Divisions> divisions =
       divisions_of(options.at_once, all_ranks, among, /*shares_all=*/false);
@@ -334,7 +334,7 @@ base::Result<double> held_bytes(runtime::Communicator& all_ranks, const MemoryOp
 
 }  // namespace
 
-base::Result<MeasuredMemory> measure_memory(runtime::Communicator& all_ranks,
+base::Result<MeasuredMemory> measure_memory(comm::Communicator& all_ranks,
                                             const MemoryOptions& options) {
   const base::Result<double> of_real = held_bytes(all_ranks, options, options.real);
   if (!of_real.ok()) {

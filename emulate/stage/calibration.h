@@ -41,7 +41,7 @@ struct CalibrationOptions {
 
 inline constexpr std::uint32_t kBackToBack = 4;
 
-base::Result<MeasuredTable> calibrate(runtime::Communicator& all_ranks,
+base::Result<MeasuredTable> calibrate(comm::Communicator& all_ranks,
                                       const CalibrationOptions& options);
 
 // Collectives for the measurements of calibration.h and calibrated_memory.h. Each has a shape, its
@@ -65,14 +65,14 @@ class ShapedOperation {
   std::vector<std::byte> output_;
 };
 
-using Calls = std::vector<std::pair<runtime::Communicator*, collective::Operation>>;
+using Calls = std::vector<std::pair<comm::Communicator*, collective::Operation>>;
 
 // Starts all calls at once and returns when all have ended.
 base::Status run_calls(const Calls& calls, base::Duration patience);
 // A barrier.
-base::Status barrier(runtime::Communicator& all_ranks, base::Duration patience);
+base::Status barrier(comm::Communicator& all_ranks, base::Duration patience);
 // Replaces each number by its maximum over all ranks.
-base::Status max_over_ranks(runtime::Communicator& all_ranks, std::vector<double>& numbers,
+base::Status max_over_ranks(comm::Communicator& all_ranks, std::vector<double>& numbers,
                             base::Duration patience);
 
 // This rank's group in every division of the world that the shapes need.
@@ -86,7 +86,7 @@ struct Divisions {
 // Each group has its own communicator; with `shares_all`, a group of all ranks uses the world's.
 // Groups contain only ranks of `among`, which is ascending.
 base::Result<Divisions> divisions_of(const std::vector<CollectiveShape>& shapes,
-                                     const runtime::Communicator& all_ranks,
+                                     const comm::Communicator& all_ranks,
                                      const std::vector<std::uint32_t>& among, bool shares_all);
 
 // Measures how much more memory the library holds at a real rank if all ranks of the world are real
@@ -103,7 +103,7 @@ struct MemoryOptions {
   base::Duration patience = base::seconds(60);
 };
 
-base::Result<MeasuredMemory> measure_memory(runtime::Communicator& all_ranks,
+base::Result<MeasuredMemory> measure_memory(comm::Communicator& all_ranks,
                                             const MemoryOptions& options);
 
 }  // namespace spillway::emulate

@@ -40,9 +40,9 @@ base::Status check(const spillway_comm_config& config) {
   if (config.trim_bytes < -1 || config.threads < -1 || config.servers < -1) {
     return base::invalid_argument("trim_bytes, threads and servers are -1, 0 or more");
   }
-  if (config.servers >= static_cast<std::int32_t>(runtime::kMaxRanks)) {
+  if (config.servers >= static_cast<std::int32_t>(launch::kMaxRanks)) {
     return base::invalid_argument(fmt::format("{} servers are too many: there may be {} ranks",
-                                              config.servers, runtime::kMaxRanks));
+                                              config.servers, launch::kMaxRanks));
   }
   if (config.link_rate > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
     return base::invalid_argument(
@@ -57,22 +57,22 @@ base::Status check(const spillway_comm_config& config) {
   return {};
 }
 
-base::Result<runtime::RankOfWorld> member_from(const spillway_comm_config& config,
-                                               const base::Environment& environment) {
+base::Result<comm::RankOfWorld> member_from(const spillway_comm_config& config,
+                                            const base::Environment& environment) {
   if (config.rank >= 0) {
-    return runtime::RankOfWorld{static_cast<std::uint32_t>(config.rank),
-                                static_cast<std::uint32_t>(config.world)};
+    return comm::RankOfWorld{static_cast<std::uint32_t>(config.rank),
+                             static_cast<std::uint32_t>(config.world)};
   }
   // Ignores SPILLWAY_SERVERS: those servers do not know this id.
-  const base::Result<runtime::Launch> launch =
-      runtime::launch_from_environment(environment, /*servers=*/0);
+  const base::Result<launch::Launch> launch =
+      launch::launch_from_environment(environment, /*servers=*/0);
   if (!launch.ok()) {
     return launch.status();
   }
-  return runtime::RankOfWorld{launch->rank, launch->world};
+  return comm::RankOfWorld{launch->rank, launch->world};
 }
 
-void take_network(const spillway_comm_config& config, runtime::CommunicatorConfig& made) {
+void take_network(const spillway_comm_config& config, comm::CommunicatorConfig& made) {
   if (config.link_rate != 0) {
     made.link_rate = base::bits_per_second(static_cast<std::int64_t>(config.link_rate));
   }
@@ -91,11 +91,11 @@ void take_network(const spillway_comm_config& config, runtime::CommunicatorConfi
 }
 
 base::Status take_identity(const spillway_comm_config& config, const base::Environment& environment,
-                           runtime::CommunicatorConfig& made) {
+                           comm::CommunicatorConfig& made) {
   if (config.id == nullptr) {
     return {};
   }
-  const base::Result<runtime::RankOfWorld> member = member_from(config, environment);
+  const base::Result<comm::RankOfWorld> member = member_from(config, environment);
   if (!member.ok()) {
     return member.status();
   }
@@ -107,7 +107,7 @@ base::Status take_identity(const spillway_comm_config& config, const base::Envir
 }  // namespace
 
 spillway_comm_config default_comm_config() {
-  const runtime::CommunicatorConfig made;
+  const comm::CommunicatorConfig made;
   spillway_comm_config config{};
   config.size = sizeof(config);
   config.rank = -1;
@@ -120,7 +120,7 @@ spillway_comm_config default_comm_config() {
   return config;
 }
 
-base::Result<runtime::CommunicatorConfig> communicator_config_from(
+base::Result<comm::CommunicatorConfig> communicator_config_from(
     const spillway_comm_config* given, const base::Environment& environment) {
   const base::Result<spillway_comm_config> config =
       read_sized(given, default_comm_config(), "spillway_comm_config");
@@ -130,7 +130,7 @@ base::Result<runtime::CommunicatorConfig> communicator_config_from(
   if (base::Status status = check(*config); !status.ok()) {
     return status;
   }
-  runtime::CommunicatorConfig made;
+  comm::CommunicatorConfig made;
   if (base::Status status = take_identity(*config, environment, made); !status.ok()) {
     return status;
   }
@@ -142,7 +142,7 @@ base::Result<runtime::CommunicatorConfig> communicator_config_from(
     made.name = config->name;
   }
   if (config->secret != nullptr) {
-    made.secret = runtime::Secret(base::ByteView(config->secret, config->secret_size));
+    made.secret = launch::Secret(base::ByteView(config->secret, config->secret_size));
   }
   made.peer_timeout = duration_of(config->peer_timeout_ms);
   made.rendezvous_patience = duration_of(config->rendezvous_timeout_ms);
@@ -158,8 +158,8 @@ void copy_text(const std::string& text, char (&out)[kSize]) {
   std::memcpy(out, text.data(), std::min(text.size(), kSize - 1));
 }
 
-spillway_launch launch_from(const runtime::LaunchOutline& outline) {
-  const runtime::RankPosition& position = outline.position;
+spillway_launch launch_from(const launch::LaunchOutline& outline) {
+  const launch::RankPosition& position = outline.position;
   spillway_launch launch{};
   launch.rank = position.rank;
   launch.world = position.world;
@@ -172,8 +172,8 @@ spillway_launch launch_from(const runtime::LaunchOutline& outline) {
 }
 
 base::Status read_launch(spillway_launch* given) {
-  const base::Result<std::optional<runtime::LaunchOutline>> outline =
-      runtime::outline_of_launch(base::Environment::of_process());
+  const base::Result<std::optional<launch::LaunchOutline>> outline =
+      launch::outline_of_launch(base::Environment::of_process());
   if (!outline.ok()) {
     return outline.status();
   }
@@ -191,9 +191,9 @@ using spillway::base::Environment;
 using spillway::capi::fail;
 using spillway::capi::guarded;
 using spillway::capi::missing;
-using spillway::runtime::Communicator;
-using spillway::runtime::CommunicatorConfig;
-using spillway::runtime::UniqueId;
+using spillway::comm::Communicator;
+using spillway::comm::CommunicatorConfig;
+using spillway::comm::UniqueId;
 
 spillway_status spillway_launch_read(spillway_launch* launch) {
   return guarded([&] {
@@ -207,7 +207,7 @@ spillway_status spillway_unique_id_create(spillway_unique_id* id) {
     return missing("id");
   }
   return guarded([&] {
-    const spillway::base::Result<UniqueId> made = spillway::runtime::create_reachable_unique_id();
+    const spillway::base::Result<UniqueId> made = spillway::comm::create_reachable_unique_id();
     if (!made.ok()) {
       return fail(made.status());
     }
@@ -220,7 +220,7 @@ void spillway_unique_id_discard(const spillway_unique_id* id) {
   if (id != nullptr) {
     UniqueId given;
     std::memcpy(given.bytes.data(), id->bytes, sizeof(id->bytes));
-    spillway::runtime::discard_unique_id(given);
+    spillway::comm::discard_unique_id(given);
   }
 }
 

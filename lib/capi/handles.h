@@ -137,14 +137,14 @@ namespace spillway::capi {
 
 spillway_comm_config default_comm_config();
 
-base::Result<runtime::CommunicatorConfig> communicator_config_from(
+base::Result<comm::CommunicatorConfig> communicator_config_from(
     const spillway_comm_config* config, const base::Environment& environment);
 
 }  // namespace spillway::capi
 
 struct spillway_comm {
   // Shared with a job while the job aborts it.
-  std::shared_ptr<spillway::runtime::Communicator> communicator;
+  std::shared_ptr<spillway::comm::Communicator> communicator;
 };
 
 // ------------------------------------------------------------------ requests
@@ -177,7 +177,7 @@ struct spillway_request {
   // nullopt if the operation has not ended within `limit`.
   std::optional<spillway::base::Status> wait(std::optional<std::chrono::nanoseconds> limit) const;
 
-  std::shared_ptr<spillway::runtime::Request> request{};
+  std::shared_ptr<spillway::comm::Request> request{};
   std::shared_ptr<spillway::capi::CallbackCall> callback{};  // null if there is none
   pid_t process = 0;                                         // the process whose threads finish it
 

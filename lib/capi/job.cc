@@ -17,14 +17,14 @@
 #include "launch/launch.h"
 
 struct spillway_job {
-  std::unique_ptr<spillway::runtime::Job> job;
-  std::optional<spillway::runtime::Change> last{};  // last change that the caller got
+  std::unique_ptr<spillway::elastic::Job> job;
+  std::optional<spillway::elastic::Change> last{};  // last change that the caller got
 };
 
 namespace spillway::capi {
 namespace {
 
-static_assert(SPILLWAY_MAX_CHANNELS == runtime::kMaxChannels);
+static_assert(SPILLWAY_MAX_CHANNELS == elastic::kMaxChannels);
 
 constexpr double kPercent = 100.0;
 
@@ -45,7 +45,7 @@ base::Status check(const spillway_job_config& config) {
     return base::invalid_argument(
         fmt::format("a job has 1 to {} channels, not {}", SPILLWAY_MAX_CHANNELS, config.channels));
   }
-  if (config.standbys >= runtime::kMaxRanks || config.min_ranks == 0) {
+  if (config.standbys >= launch::kMaxRanks || config.min_ranks == 0) {
     return base::invalid_argument("standbys must be fewer than ranks can be, min_ranks 1 or more");
   }
   if (config.straggler_percent <= kPercent) {
@@ -55,7 +55,7 @@ base::Status check(const spillway_job_config& config) {
   return {};
 }
 
-base::Result<runtime::JobConfig> job_config_from(const spillway_job_config* given) {
+base::Result<elastic::JobConfig> job_config_from(const spillway_job_config* given) {
   const base::Result<spillway_job_config> config =
       read_sized(given, default_job_config(), "spillway_job_config");
   if (!config.ok()) {
@@ -76,17 +76,17 @@ base::Result<runtime::JobConfig> job_config_from(const spillway_job_config* give
     comm.id = nullptr;
     comm.rank = comm.world = -1;
   }
-  const base::Result<runtime::CommunicatorConfig> communicator =
+  const base::Result<comm::CommunicatorConfig> communicator =
       communicator_config_from(&comm, environment);
   if (!communicator.ok()) {
     return communicator.status();
   }
-  const base::Result<runtime::Timeouts> timeouts =
-      runtime::timeouts_from(environment, {communicator->peer_timeout, std::nullopt});
+  const base::Result<launch::Timeouts> timeouts =
+      launch::timeouts_from(environment, {communicator->peer_timeout, std::nullopt});
   if (!timeouts.ok()) {
     return timeouts.status();
   }
-  runtime::JobConfig made;
+  elastic::JobConfig made;
   made.standbys = static_cast<std::uint16_t>(config->standbys);
   made.channels = static_cast<std::uint16_t>(config->channels);
   made.communicator = *communicator;
@@ -103,7 +103,7 @@ base::Result<runtime::JobConfig> job_config_from(const spillway_job_config* give
   return made;
 }
 
-spillway_job_change change_from(const runtime::Change& change) {
+spillway_job_change change_from(const elastic::Change& change) {
   spillway_job_change made{};
   made.ends = change.outcome == membership::Outcome::kEnds ? 1 : 0;
   made.epoch = change.epoch;
@@ -119,7 +119,7 @@ spillway_job_change change_from(const runtime::Change& change) {
   return made;
 }
 
-spillway_status tell(spillway_job& job, const runtime::Change& change, spillway_job_change* out) {
+spillway_status tell(spillway_job& job, const elastic::Change& change, spillway_job_change* out) {
   const base::Status status = write_sized(change_from(change), out, "spillway_job_change");
   if (!status.ok()) {
     return fail(status);
@@ -140,11 +140,11 @@ spillway_status put_text(const std::string& text, char* out, std::size_t size) {
 template <typename Make>
 spillway_status make_job(const spillway_job_config* config, spillway_job** job, Make&& make) {
   return guarded([&] {
-    const base::Result<runtime::JobConfig> read = job_config_from(config);
+    const base::Result<elastic::JobConfig> read = job_config_from(config);
     if (!read.ok()) {
       return fail(read.status());
     }
-    base::Result<std::unique_ptr<runtime::Job>> made = make(*read);
+    base::Result<std::unique_ptr<elastic::Job>> made = make(*read);
     if (!made.ok()) {
       return fail(made.status());
     }
@@ -191,8 +191,8 @@ spillway_status spillway_job_found(spillway_comm* comm, const spillway_job_confi
   if (comm == nullptr || job == nullptr) {
     return missing(comm == nullptr ? "comm" : "job");
   }
-  return spillway::capi::make_job(config, job, [&](const spillway::runtime::JobConfig& read) {
-    return spillway::runtime::Job::found(*comm->communicator, read);
+  return spillway::capi::make_job(config, job, [&](const spillway::elastic::JobConfig& read) {
+    return spillway::elastic::Job::found(*comm->communicator, read);
   });
 }
 
@@ -203,10 +203,10 @@ spillway_status spillway_job_join(const char* ticket, const spillway_job_config*
   }
   return spillway::capi::make_job(
       config, job,
-      [&](const spillway::runtime::JobConfig& read)
-          -> spillway::base::Result<std::unique_ptr<spillway::runtime::Job>> {
-        const auto parsed = spillway::runtime::parse_ticket(ticket);
-        return parsed.ok() ? spillway::runtime::Job::join(*parsed, read) : parsed.status();
+      [&](const spillway::elastic::JobConfig& read)
+          -> spillway::base::Result<std::unique_ptr<spillway::elastic::Job>> {
+        const auto parsed = spillway::elastic::parse_ticket(ticket);
+        return parsed.ok() ? spillway::elastic::Job::join(*parsed, read) : parsed.status();
       });
 }
 
@@ -245,7 +245,7 @@ spillway_status spillway_job_step(spillway_job* job, uint64_t step, uint64_t wor
   return guarded([&] {
     const auto verdict =
         job->job->step(step, spillway::base::microseconds(static_cast<std::int64_t>(work_us)));
-    *must_stop = verdict == spillway::runtime::Verdict::kStop ? 1 : 0;
+    *must_stop = verdict == spillway::elastic::Verdict::kStop ? 1 : 0;
     return SPILLWAY_OK;
   });
 }
@@ -305,7 +305,7 @@ spillway_status spillway_job_comm(spillway_job* job, uint32_t channel, const uin
     if (!made.ok()) {
       return fail(made.status());
     }
-    auto shared = std::shared_ptr<spillway::runtime::Communicator>(std::move(made).value());
+    auto shared = std::shared_ptr<spillway::comm::Communicator>(std::move(made).value());
     job->job->watch(shared);
     *comm = new spillway_comm{std::move(shared)};
     return SPILLWAY_OK;

@@ -205,7 +205,7 @@ spillway_status start(spillway_comm* comm, const Operation& operation,
                       const spillway_operation_options& options, spillway_request** request) {
   auto made = std::make_unique<spillway_request>();
   made->process = ::getpid();
-  runtime::Request::Callback on_done;
+  comm::Request::Callback on_done;
   if (options.callback != nullptr) {
     made->callback = std::make_shared<CallbackCall>(options.callback, options.context);
     on_done = [callback = made->callback](const base::Status& status) { callback->run(status); };

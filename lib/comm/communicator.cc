@@ -15,7 +15,7 @@
 #include "launch/launch.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -59,7 +59,7 @@ base::Status Communicator::Impl::open_sockets() {
   }
   driver_ = std::move(driver).value();
   for (const std::string& warning : driver_->warnings()) {
-    log_info(LogSubsystem::kNet, "{}", warning);
+    observe::log_info(observe::LogSubsystem::kNet, "{}", warning);
   }
   offer_ = offer_memory(prepared_);
   return {};
@@ -112,13 +112,14 @@ base::Status Communicator::Impl::begin(const GroupInfo& info) {
     return engine.status();
   }
   engine_ = std::move(engine).value();
-  observer_ = std::make_unique<OperationObserver>(prepared_.identity, prepared_.observer);
+  observer_ = std::make_unique<observe::OperationObserver>(prepared_.identity, prepared_.observer);
   open_trace();
-  log_info(LogSubsystem::kInit,
-           "{} of {} ranks and {} servers at {} over {}, MTU {}, {} threads, launched by {}",
-           collective::rank_name(prepared_.group, rank()), world(), prepared_.group.servers,
-           driver_->local().to_string(), protocols_of(prepared_.driver.carrier), limits->mtu,
-           threads, prepared_.launch.launcher);
+  observe::log_info(
+      observe::LogSubsystem::kInit,
+      "{} of {} ranks and {} servers at {} over {}, MTU {}, {} threads, launched by {}",
+      collective::rank_name(prepared_.group, rank()), world(), prepared_.group.servers,
+      driver_->local().to_string(), protocols_of(prepared_.driver.carrier), limits->mtu, threads,
+      prepared_.launch.launcher);
   const base::Status helped =
       has_processor_for_helper(processors, neighbours) ? driver_->help_when_idle() : base::Status();
   if (base::Status status = helped.ok() ? driver_->start() : helped; !status.ok()) {
@@ -162,10 +163,10 @@ void Communicator::Impl::open_trace() {
   if (prepared_.observer.execution_trace.empty() || prepared_.group.is_server()) {
     return;
   }
-  base::Result<std::shared_ptr<ExecutionTrace>> trace = ExecutionTrace::open(
+  base::Result<std::shared_ptr<observe::ExecutionTrace>> trace = observe::ExecutionTrace::open(
       prepared_.observer.execution_trace, base::Environment::of_process(), prepared_.identity);
   if (!trace.ok()) {
-    log_warn("no execution trace: {}", trace.status().message());
+    observe::log_warn("no execution trace: {}", trace.status().message());
     return;
   }
   trace_ = std::move(trace).value();
@@ -274,8 +275,8 @@ void Communicator::Impl::on_event(const transport::Event& event, transport::Endp
   const auto* dead = std::get_if<transport::PeerDead>(&event);
   const bool is_silent = dead != nullptr && dead->cause == transport::DeathCause::kSilent;
   if (is_silent && !engine_->has_failed()) {
-    silent_peer_ = SilentPeer{addresses_[dead->rank], has_worked_,
-                              std::string(protocols_of(prepared_.driver.carrier))};
+    silent_peer_ = launch::SilentPeer{addresses_[dead->rank], has_worked_,
+                                      std::string(protocols_of(prepared_.driver.carrier))};
   }
   engine_->on_event(event, endpoint, now);
   calculate(endpoint, now);
@@ -283,10 +284,10 @@ void Communicator::Impl::on_event(const transport::Event& event, transport::Endp
 
 // Warns once for all peers: what blocks datagrams to one peer mostly blocks them to the others.
 void Communicator::Impl::on_stream_used(std::uint16_t peer) {
-  log_info(LogSubsystem::kNet, "packets to and from {} go over TCP",
-           collective::rank_name(prepared_.group, peer));
+  observe::log_info(observe::LogSubsystem::kNet, "packets to and from {} go over TCP",
+                    collective::rank_name(prepared_.group, peer));
   if (!std::exchange(has_fallen_back_, true)) {
-    log_warn(
+    observe::log_warn(
         "UDP does not get through between this rank and {} ({}), TCP does: packets go over TCP "
         "with whomever that is so; open the firewall for UDP, or say SPILLWAY_CARRIER=tcp",
         collective::rank_name(prepared_.group, peer), addresses_[peer].to_string());
@@ -295,7 +296,7 @@ void Communicator::Impl::on_stream_used(std::uint16_t peer) {
 
 void Communicator::Impl::on_timeout(transport::Endpoint& endpoint, base::Instant now) {
   if (observer_->waits().next_look() <= now) {
-    observer_->waits().look(wait_of(endpoint.holdup(), pool_->is_busy()), now);
+    observer_->waits().look(observe::wait_of(endpoint.holdup(), pool_->is_busy()), now);
     observer_->waits().tell(endpoint.counters());
   }
   engine_->on_timeout(endpoint, now);
@@ -304,7 +305,7 @@ void Communicator::Impl::on_timeout(transport::Endpoint& endpoint, base::Instant
 
 base::Status Communicator::Impl::explained(const base::Status& status) const {
   return status.code() == base::StatusCode::kPeerFailed && silent_peer_
-             ? with_advice(status, *silent_peer_)
+             ? launch::with_advice(status, *silent_peer_)
              : status;
 }
 
@@ -450,7 +451,7 @@ base::Result<std::unique_ptr<Communicator>> Communicator::create(const Communica
   if (base::Status status = base::check(environment); !status.ok()) {
     return status;
   }
-  if (base::Status status = start_log(environment); !status.ok()) {
+  if (base::Status status = observe::start_log(environment); !status.ok()) {
     return status;
   }
   base::Result<Preparation> prepared = prepare(config, environment);
@@ -532,4 +533,4 @@ ServerTotals Communicator::server_totals() const {
   return impl_->service().totals();
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -47,7 +47,7 @@
 #include "transport/congestion_control.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // ------------------------------------------------------------------ what callers get
 
@@ -59,7 +59,7 @@ class Request {
   using Callback = std::function<void(const base::Status& status)>;
 
   // `watcher` may be null.
-  explicit Request(Callback callback = {}, std::shared_ptr<RequestWatcher> watcher = {})
+  explicit Request(Callback callback = {}, std::shared_ptr<observe::RequestWatcher> watcher = {})
       : callback_(std::move(callback)), watcher_(std::move(watcher)) {}
 
   bool is_done() const {
@@ -112,7 +112,7 @@ class Request {
   }
 
   Callback callback_;
-  std::shared_ptr<RequestWatcher> watcher_;
+  std::shared_ptr<observe::RequestWatcher> watcher_;
   mutable std::mutex mutex_;
   mutable std::condition_variable ended_;
   std::optional<base::Status> status_;
@@ -131,9 +131,9 @@ struct ServerTotals {
   }
 
   std::uint64_t operations = 0;
-  std::uint64_t tensor_bytes = 0;     // of whole tensors, summed over operations
-  std::uint64_t wire_bytes_sent = 0;  // UDP payload
-  std::vector<PeerMetrics> workers;   // by rank
+  std::uint64_t tensor_bytes = 0;             // of whole tensors, summed over operations
+  std::uint64_t wire_bytes_sent = 0;          // UDP payload
+  std::vector<observe::PeerMetrics> workers;  // by rank
 };
 
 // ------------------------------------------------------------------ the communicator
@@ -145,7 +145,7 @@ struct CommunicatorConfig {
   // Number of parameter servers. Unset: SPILLWAY_SERVERS, or none if there is an id.
   std::optional<std::uint16_t> servers;
   // Set if this process is a parameter server, not a rank.
-  std::optional<ServerPosition> serves;
+  std::optional<launch::ServerPosition> serves;
   // Set only for a Slot: true if all ranks of its communicator run on this host. `id` and `member`
   // are then unused.
   std::optional<bool> slot_on_one_machine;
@@ -157,7 +157,7 @@ struct CommunicatorConfig {
   std::optional<unsigned> trim_bytes;      // size of a trimmed frame; 0: no trimming
   std::optional<unsigned> threads;         // compute threads
   std::optional<double> trimmed_target;    // over-send: share of packets to be trimmed
-  Secret secret;                           // of the job; empty: as secret.h says
+  launch::Secret secret;                   // of the job; empty: as secret.h says
   // How long to wait for the other ranks. Unset: as timeouts.h says.
   std::optional<base::Duration> rendezvous_patience;
   std::optional<base::Duration> peer_timeout;
@@ -224,4 +224,4 @@ class Communicator {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

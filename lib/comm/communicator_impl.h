@@ -28,13 +28,13 @@
 #include "observe/operation_observer.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // A parameter server's service: its totals so far and how it ended. begin() comes before all else.
 // Any thread: the communicator's loop adds, the owner reads and waits.
 class Service {
  public:
-  void begin(std::uint16_t workers) { totals_.workers = peer_metrics(workers); }
+  void begin(std::uint16_t workers) { totals_.workers = observe::peer_metrics(workers); }
 
   void add(const collective::OperationReport& report) {
     const std::lock_guard lock(mutex_);
@@ -144,8 +144,8 @@ class Communicator::Impl final : private net::DriverListener, private collective
   Preparation prepared_;
   CommunicatorConfig config_;
   pid_t process_;
-  std::unique_ptr<OperationObserver> observer_;
-  std::shared_ptr<ExecutionTrace> trace_;  // null: nothing is recorded
+  std::unique_ptr<observe::OperationObserver> observer_;
+  std::shared_ptr<observe::ExecutionTrace> trace_;  // null: nothing is recorded
   std::string trace_group_;
   std::unique_ptr<net::TransportDriver> driver_;
   std::optional<MemoryOffer> offer_;           // until begin() takes it
@@ -158,10 +158,10 @@ class Communicator::Impl final : private net::DriverListener, private collective
 
   // Used only by the loop's thread.
   std::uint64_t next_token_ = 1;
-  base::Instant memory_due_;               // when to record memory use again
-  bool has_worked_ = false;                // an operation has succeeded
-  bool has_fallen_back_ = false;           // to TCP, for at least one peer
-  std::optional<SilentPeer> silent_peer_;  // the peer whose silence broke the communicator
+  base::Instant memory_due_;                       // when to record memory use again
+  bool has_worked_ = false;                        // an operation has succeeded
+  bool has_fallen_back_ = false;                   // to TCP, for at least one peer
+  std::optional<launch::SilentPeer> silent_peer_;  // the peer whose silence broke the communicator
   std::unordered_map<std::uint64_t, std::shared_ptr<Request>> requests_;
   std::vector<FailedRequest> failed_;  // callers not yet told
   // For requests that the engine never reported; allocated while there is memory.
@@ -173,4 +173,4 @@ class Communicator::Impl final : private net::DriverListener, private collective
   Service service_;  // used only by parameter servers
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

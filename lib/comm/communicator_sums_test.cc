@@ -14,7 +14,7 @@
 #include "comm/communicator.h"
 #include "comm/job_testing.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -315,4 +315,4 @@ TEST(CommunicatorWithServers, AnAbortEndsTheServersToo) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

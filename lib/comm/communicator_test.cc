@@ -18,7 +18,7 @@
 #include "comm/compute_threads.h"
 #include "harness/slowdown.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -113,7 +113,7 @@ TEST(Communicator, ManyOperationsAreUnderWayAtOnce) {
 
 TEST(Communicator, KeyedPacketsWorkAndAWrongKeyDoesNot) {
   const auto keyed = [](CommunicatorConfig& config) {
-    config.secret = Secret(std::string_view("a secret of twenty-two"));
+    config.secret = launch::Secret(std::string_view("a secret of twenty-two"));
   };
   run_group(
       2,
@@ -295,4 +295,4 @@ TEST(ComputeThreads, AJobSaysWhyItCouldNotDoItsWork) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

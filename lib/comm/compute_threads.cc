@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 unsigned compute_thread_count(unsigned processors, unsigned local_ranks) {
   constexpr unsigned kMax = 4;
@@ -150,4 +150,4 @@ void ComputeThreads::work() {
   }
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

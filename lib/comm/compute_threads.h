@@ -26,7 +26,7 @@
 #include "base/status.h"
 #include "collective/operation_run.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // Compute threads of a rank if `local_ranks` share `processors`: its share less one processor for
 // packets, at most four.
@@ -77,4 +77,4 @@ class ComputeThreads final : public collective::ComputePool {
   std::unique_ptr<ComputeThreads> sleepers_;
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

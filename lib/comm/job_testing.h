@@ -16,7 +16,7 @@
 #include "comm/communicator.h"
 #include "harness/slowdown.h"
 
-namespace spillway::runtime::testing_job {
+namespace spillway::comm::testing_job {
 
 // A test that waits longer has failed.
 inline std::chrono::milliseconds test_patience() {
@@ -37,7 +37,7 @@ inline CommunicatorConfig config_of(const UniqueId& id, std::string_view secret)
   config.id = id;
   config.rendezvous_patience = test_patience_duration();
   if (!secret.empty()) {
-    config.secret = Secret(secret);
+    config.secret = launch::Secret(secret);
   }
   return config;
 }
@@ -79,4 +79,4 @@ inline std::vector<Served> run_job(std::uint16_t workers, std::uint16_t servers,
   return served;
 }
 
-}  // namespace spillway::runtime::testing_job
+}  // namespace spillway::comm::testing_job

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // ------------------------------------------------------------------ handover
 
@@ -439,12 +439,12 @@ void log_troubles(const HandoverResult& result) {
     }
   }
   if (!troubles.empty()) {
-    log_warn("memory is not shared with rank {}: sockets are used instead, which is slower",
-             troubles);
+    observe::log_warn(
+        "memory is not shared with rank {}: sockets are used instead, which is slower", troubles);
   }
   if (result.rejected > 0) {
-    log_info(LogSubsystem::kInit, "{} that are no rank of this job asked for its memory",
-             result.rejected);
+    observe::log_info(observe::LogSubsystem::kInit,
+                      "{} that are no rank of this job asked for its memory", result.rejected);
   }
 }
 
@@ -511,7 +511,8 @@ std::optional<MemoryOffer> offer_memory(const Preparation& preparation) {
   }
   base::Result<MemoryOffer> offer = MemoryOffer::make();
   if (!offer.ok()) {
-    log_warn("memory is not shared with ranks of this machine: {}", offer.status().message());
+    observe::log_warn("memory is not shared with ranks of this machine: {}",
+                      offer.status().message());
     return std::nullopt;
   }
   return std::move(offer).value();
@@ -530,4 +531,4 @@ std::unique_ptr<LocalMemory> memory_of(std::optional<MemoryOffer> offer,
       LocalMemory::share(std::move(*offer), cards, rank, patience));
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -21,7 +21,7 @@
 #include "comm/preparation.h"
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // ------------------------------------------------------------------ segments
 
@@ -251,4 +251,4 @@ std::unique_ptr<LocalMemory> memory_of(std::optional<MemoryOffer> offer,
                                        std::span<const RankCard> cards, std::uint16_t rank,
                                        base::Duration patience);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

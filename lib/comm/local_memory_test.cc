@@ -22,7 +22,7 @@
 
 #include "harness/slowdown.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 namespace {
 
 using collective::MemoryPlace;
@@ -420,4 +420,4 @@ TEST(RankCard, TellsOfMemoryAllOrNothing) {
 }
 
 }  // namespace
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

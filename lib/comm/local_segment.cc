@@ -13,7 +13,7 @@
 #include <cstring>
 #include <iterator>
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -185,4 +185,4 @@ bool BlockAllocator::give_back(std::size_t offset) {
   return true;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "comm/local_memory.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -197,4 +197,4 @@ TEST(BlockAllocator, NeverGivesTwiceWhatIsTaken) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

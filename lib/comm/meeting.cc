@@ -14,7 +14,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // ------------------------------------------------------------------ cards
 
@@ -173,7 +173,7 @@ void warn_without_secret(std::span<const net::SocketAddress> addresses, bool has
   if (std::all_of(addresses.begin(), addresses.end(), is_loopback) || said.exchange(true)) {
     return;
   }
-  log_warn(
+  observe::log_warn(
       "this job has no secret: whoever can read {} can join it, and read and forge its packets; "
       "set SPILLWAY_SECRET_FILE at every rank unless the network is yours alone",
       has_id ? "the unique id on its way to the ranks" : "what the ranks say when they meet");
@@ -281,7 +281,7 @@ base::Status add_peers(std::span<const net::SocketAddress> addresses,
       return status;
     }
     driver.add_source(cards[peer].data);
-    log_info(LogSubsystem::kNet, "rank {} is at {}", peer, address.to_string());
+    observe::log_info(observe::LogSubsystem::kNet, "rank {} is at {}", peer, address.to_string());
   }
   return {};
 }
@@ -292,4 +292,4 @@ unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank) {
   }));
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

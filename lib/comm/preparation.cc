@@ -15,7 +15,7 @@
 #include "net/datagrams.h"
 #include "wire/packet.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -97,8 +97,8 @@ unsigned mtu_of(const std::string& interface) {
 
 base::Result<net::InterfaceAddress> own_interface(const Preparation& preparation,
                                                   const base::Environment& environment) {
-  const base::Result<InterfaceChoice> choice =
-      interface_choice(environment, preparation.launch.on_one_machine());
+  const base::Result<launch::InterfaceChoice> choice =
+      launch::interface_choice(environment, preparation.launch.on_one_machine());
   if (!choice.ok()) {
     return choice.status();
   }
@@ -113,7 +113,7 @@ base::Result<net::InterfaceAddress> own_interface(const Preparation& preparation
       }
     }
   }
-  return choose_interface(*all, *choice);
+  return launch::choose_interface(*all, *choice);
 }
 
 // Above this, more packets would arrive trimmed than whole.
@@ -203,7 +203,7 @@ base::Status take_plan(const base::Environment& environment, Preparation& prepar
 }
 
 // Ranks meet at the id's address, so `where` needs only the nonce.
-base::Result<Launch> launch_by_id(const CommunicatorConfig& config) {
+base::Result<launch::Launch> launch_by_id(const CommunicatorConfig& config) {
   const base::Result<UniqueIdContent> content = parse_unique_id(*config.id);
   if (!content.ok()) {
     return content.status();
@@ -212,11 +212,11 @@ base::Result<Launch> launch_by_id(const CommunicatorConfig& config) {
   const std::uint32_t workers = config.serves ? config.serves->workers : config.member.world;
   const std::uint32_t rank = config.serves ? workers + config.serves->index : config.member.rank;
   const std::uint32_t ranks = config.serves ? workers + servers : workers;
-  if (workers == 0 || rank >= ranks || workers + servers > kMaxRanks) {
+  if (workers == 0 || rank >= ranks || workers + servers > launch::kMaxRanks) {
     return base::invalid_argument(
         fmt::format("rank {} of a world of {} makes no sense", rank, ranks));
   }
-  Launch launch;
+  launch::Launch launch;
   launch.rank = static_cast<std::uint16_t>(rank);
   launch.world = static_cast<std::uint16_t>(workers + servers);
   launch.servers = static_cast<std::uint16_t>(servers);
@@ -227,19 +227,19 @@ base::Result<Launch> launch_by_id(const CommunicatorConfig& config) {
 }
 
 // The other ranks are not known yet, only whether all of them run on this machine.
-Launch launch_of_slot(bool on_one_machine) {
-  Launch launch;
+launch::Launch launch_of_slot(bool on_one_machine) {
+  launch::Launch launch;
   launch.world = 2;
   launch.local_world = on_one_machine ? launch.world : std::uint16_t{1};
   return launch;
 }
 
-base::Result<Launch> launch_by_environment(const CommunicatorConfig& config,
-                                           const base::Environment& environment) {
+base::Result<launch::Launch> launch_by_environment(const CommunicatorConfig& config,
+                                                   const base::Environment& environment) {
   if (config.serves) {
-    return launch_of_server(environment, *config.serves);
+    return launch::launch_of_server(environment, *config.serves);
   }
-  return launch_from_environment(environment, config.servers);
+  return launch::launch_from_environment(environment, config.servers);
 }
 
 // Reads settings that are used later: the secret, encryption, memory sharing, observers.
@@ -247,10 +247,11 @@ base::Status take_variables(const CommunicatorConfig& config, const base::Enviro
                             Preparation& preparation) {
   preparation.identity = {config.name, preparation.launch.rank, preparation.launch.world,
                           preparation.launch.local_rank, preparation.launch.servers};
-  base::Result<Secret> secret = secret_from(environment, config.secret);
+  base::Result<launch::Secret> secret = launch::secret_from(environment, config.secret);
   const base::Result<bool> encrypt = environment.flag("SPILLWAY_ENCRYPT");
   const base::Result<bool> local_copy = environment.flag("SPILLWAY_LOCAL_COPY");
-  const base::Result<ObserverConfig> observer = observer_config(environment, preparation.identity);
+  const base::Result<observe::ObserverConfig> observer =
+      observe::observer_config(environment, preparation.identity);
   for (const base::Status* status :
        {&secret.status(), &encrypt.status(), &local_copy.status(), &observer.status()}) {
     if (!status->ok()) {
@@ -274,16 +275,16 @@ base::Status take_variables(const CommunicatorConfig& config, const base::Enviro
 base::Result<Preparation> prepare(const CommunicatorConfig& config,
                                   const base::Environment& environment) {
   Preparation preparation;
-  const base::Result<Launch> launch = config.slot_on_one_machine
-                                          ? launch_of_slot(*config.slot_on_one_machine)
-                                      : config.id ? launch_by_id(config)
-                                                  : launch_by_environment(config, environment);
+  const base::Result<launch::Launch> launch =
+      config.slot_on_one_machine ? launch_of_slot(*config.slot_on_one_machine)
+      : config.id                ? launch_by_id(config)
+                                 : launch_by_environment(config, environment);
   if (!launch.ok()) {
     return launch.status();
   }
   preparation.launch = *launch;
   if (config.slot_on_one_machine || config.id) {
-    const base::Result<std::uint16_t> local_rank = local_rank_from(environment);
+    const base::Result<std::uint16_t> local_rank = launch::local_rank_from(environment);
     if (!local_rank.ok()) {
       return local_rank.status();
     }
@@ -296,8 +297,8 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
   if (base::Status status = take_network(config, environment, preparation); !status.ok()) {
     return status;
   }
-  const base::Result<Timeouts> timeouts =
-      timeouts_from(environment, {config.peer_timeout, config.rendezvous_patience});
+  const base::Result<launch::Timeouts> timeouts =
+      launch::timeouts_from(environment, {config.peer_timeout, config.rendezvous_patience});
   if (!timeouts.ok()) {
     return timeouts.status();
   }
@@ -307,7 +308,7 @@ base::Result<Preparation> prepare(const CommunicatorConfig& config,
   endpoint.reports_unexpected = true;
   endpoint.reports_stalls = true;
   endpoint.exchange.peer_timeout = timeouts->peer;
-  endpoint.limits.peers = config.slot_on_one_machine ? kMaxRanks : preparation.group.world;
+  endpoint.limits.peers = config.slot_on_one_machine ? launch::kMaxRanks : preparation.group.world;
   endpoint.limits.early_bytes = kEarlyBytes;
   if (base::Status status = take_carrier(environment, preparation); !status.ok()) {
     return status;
@@ -327,7 +328,8 @@ base::Status take_rank(const RankOfWorld& member, const base::Environment& envir
   preparation.group = {preparation.launch.rank, preparation.launch.world, 0};
   preparation.identity.rank = member.rank;
   preparation.identity.world = member.world;
-  const base::Result<ObserverConfig> observer = observer_config(environment, preparation.identity);
+  const base::Result<observe::ObserverConfig> observer =
+      observe::observer_config(environment, preparation.identity);
   if (!observer.ok()) {
     return observer.status();
   }
@@ -398,4 +400,4 @@ Operation with_algorithm(const Operation& asked, Algorithm algorithm,
   return operation;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

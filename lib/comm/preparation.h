@@ -43,15 +43,15 @@
 #include "packetize/packet_plan.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 struct Preparation {
   collective::Group group;
-  Launch launch;         // its rendezvous is unused if there is an id
-  Secret secret;         // empty if the job has none
-  bool encrypt = false;  // encrypts payloads; requires a secret
-  Identity identity;
-  ObserverConfig observer;
+  launch::Launch launch;  // its rendezvous is unused if there is an id
+  launch::Secret secret;  // empty if the job has none
+  bool encrypt = false;   // encrypts payloads; requires a secret
+  observe::Identity identity;
+  observe::ObserverConfig observer;
   net::DriverConfig driver;
   base::Duration rendezvous_patience{};
   bool is_loopback = false;
@@ -189,4 +189,4 @@ base::Status add_peers(std::span<const net::SocketAddress> addresses,
 // Number of ranks on this rank's machine, including itself.
 unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -4,7 +4,7 @@
 #include "comm/preparation.h"
 #include "wire/packet.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -256,4 +256,4 @@ TEST(SumRules, CodedNumbersGoRoundARingAndBySwitchesThatDoNotAdd) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

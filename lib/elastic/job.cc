@@ -12,7 +12,7 @@
 #include "launch/launch.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 namespace {
 
@@ -26,10 +26,10 @@ constexpr std::chrono::milliseconds kMemberTimeout{2500};
 // Period of reading the ticket's file again, once all addresses of the last ticket were tried.
 constexpr std::chrono::milliseconds kTicketPollInterval{100};
 
-base::Result<Nonce> nonce_of_job(const wire::RunKey& key) {
-  Nonce nonce{};
+base::Result<launch::Nonce> nonce_of_job(const wire::RunKey& key) {
+  launch::Nonce nonce{};
   const base::Status status = wire::derive(key, {.use = wire::KeyUse::kTicket}, nonce);
-  return status.ok() ? base::Result<Nonce>(nonce) : status;
+  return status.ok() ? base::Result<launch::Nonce>(nonce) : status;
 }
 
 // The ticket in the file, if it names other members of the same job.
@@ -42,7 +42,7 @@ std::optional<Ticket> other_ticket(const std::string& path, const Ticket& known)
 }
 
 base::Result<std::uint64_t> draw_word() {
-  const base::Result<Random> random = draw_random();
+  const base::Result<comm::Random> random = comm::draw_random();
   if (!random.ok()) {
     return random.status();
   }
@@ -52,8 +52,8 @@ base::Result<std::uint64_t> draw_word() {
 }  // namespace
 
 base::Status Job::Impl::take_secret() {
-  base::Result<Secret> secret =
-      secret_from(base::Environment::of_process(), config_.communicator.secret);
+  base::Result<launch::Secret> secret =
+      launch::secret_from(base::Environment::of_process(), config_.communicator.secret);
   if (!secret.ok()) {
     return secret.status();
   }
@@ -65,13 +65,14 @@ base::Status Job::Impl::open_slots() {
   if (!next_slots_.empty()) {
     return {};
   }
-  CommunicatorConfig config = config_.communicator;
+  comm::CommunicatorConfig config = config_.communicator;
   config.id.reset();
   config.servers.reset();
   config.slot_on_one_machine = on_one_machine_;
-  std::vector<Blob> cards;
+  std::vector<comm::Blob> cards;
   for (std::uint16_t channel = 0; channel < config_.channels; ++channel) {
-    base::Result<std::unique_ptr<Communicator::Slot>> slot = Communicator::Slot::open(config);
+    base::Result<std::unique_ptr<comm::Communicator::Slot>> slot =
+        comm::Communicator::Slot::open(config);
     if (!slot.ok()) {
       next_slots_.clear();
       return slot.status();
@@ -88,7 +89,7 @@ base::Status Job::Impl::open_slots() {
 }
 
 base::Status Job::Impl::open_mesh(base::ByteView secret, Standing standing) {
-  const base::Result<Credential> credential = ticket_.credential(secret);
+  const base::Result<comm::Credential> credential = ticket_.credential(secret);
   const base::Result<MemberKey> key = MemberKey::draw();
   if (!credential.ok() || !key.ok()) {
     return credential.ok() ? key.status() : credential.status();
@@ -100,7 +101,7 @@ base::Status Job::Impl::open_mesh(base::ByteView secret, Standing standing) {
                   .standing = standing,
                   .listen = next_slots_.front()->address().with_port(0),
                   .key = *key,
-                  .name = fmt::format("{}:{}", host_name(), ::getpid())},
+                  .name = fmt::format("{}:{}", observe::host_name(), ::getpid())},
                  *this);
   if (!mesh.ok()) {
     return mesh.status();
@@ -109,19 +110,19 @@ base::Status Job::Impl::open_mesh(base::ByteView secret, Standing standing) {
   return {};
 }
 
-base::Status Job::Impl::found(Communicator& communicator) {
+base::Status Job::Impl::found(comm::Communicator& communicator) {
   if (config_.standbys >= communicator.world()) {
     return base::invalid_argument(fmt::format(
         "{} standbys leave no rank of {} to train: start more processes, or ask for fewer",
         config_.standbys, communicator.world()));
   }
-  const base::Result<JobRoots> roots = communicator.job_roots();
+  const base::Result<comm::JobRoots> roots = communicator.job_roots();
   if (!roots.ok()) {
     return roots.status();
   }
   key_ = roots->key;
   on_one_machine_ = roots->on_one_machine;
-  const base::Result<Nonce> nonce = nonce_of_job(key_);
+  const base::Result<launch::Nonce> nonce = nonce_of_job(key_);
   if (!nonce.ok()) {
     return nonce.status();
   }
@@ -277,17 +278,19 @@ base::Status Job::Impl::start(std::optional<membership::View> view) {
 
 base::Status Job::Impl::export_metrics(std::uint32_t rank) {
   const base::Environment environment = base::Environment::of_process();
-  const base::Result<std::uint16_t> local_rank = local_rank_from(environment);
+  const base::Result<std::uint16_t> local_rank = launch::local_rank_from(environment);
   if (!local_rank.ok()) {
     return local_rank.status();
   }
-  Identity identity{.communicator = "job", .rank = rank, .world = 1, .local_rank = *local_rank};
-  const base::Result<MetricsConfig> config = metrics_config(environment, identity);
+  observe::Identity identity{
+      .communicator = "job", .rank = rank, .world = 1, .local_rank = *local_rank};
+  const base::Result<observe::MetricsConfig> config =
+      observe::metrics_config(environment, identity);
   if (!config.ok()) {
     return config.status();
   }
-  exported_ =
-      std::make_unique<MetricsExport>(*config, MetricsSource{.text = [this] { return metrics(); }});
+  exported_ = std::make_unique<observe::MetricsExport>(
+      *config, observe::MetricsSource{.text = [this] { return metrics(); }});
   return {};
 }
 
@@ -307,7 +310,8 @@ base::Status Job::Impl::wait_for_streams(std::size_t others) {
 Job::Job(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Job::~Job() = default;
 
-base::Result<std::unique_ptr<Job>> Job::found(Communicator& communicator, const JobConfig& config) {
+base::Result<std::unique_ptr<Job>> Job::found(comm::Communicator& communicator,
+                                              const JobConfig& config) {
   auto impl = std::make_unique<Impl>(config);
   if (base::Status status = impl->found(communicator); !status.ok()) {
     return status;
@@ -335,14 +339,14 @@ Verdict Job::step(std::uint64_t step, base::Duration work) {
 bool Job::is_interrupted() const {
   return impl_->is_interrupted();
 }
-void Job::watch(std::weak_ptr<Communicator> communicator) {
+void Job::watch(std::weak_ptr<comm::Communicator> communicator) {
   impl_->watch(std::move(communicator));
 }
 base::Result<std::optional<Change>> Job::park(const membership::Position& position,
                                               base::Duration limit) {
   return impl_->park(position, limit);
 }
-base::Result<std::unique_ptr<Communicator>> Job::communicator(
+base::Result<std::unique_ptr<comm::Communicator>> Job::communicator(
     std::uint16_t channel, std::span<const std::uint16_t> ranks) {
   return impl_->communicator(channel, ranks);
 }
@@ -363,10 +367,10 @@ namespace {
 constexpr std::size_t kFoundingBytes = 6144;
 
 // The card and handle, padded to kFoundingBytes.
-base::Result<Blob> founding_record(const Founder& founder) {
-  const Frame roster = encode_roster({founder.card});
+base::Result<comm::Blob> founding_record(const Founder& founder) {
+  const comm::Frame roster = encode_roster({founder.card});
   const membership::Handle& handle = founder.handle;
-  Blob record(kFoundingBytes);
+  comm::Blob record(kFoundingBytes);
   if (4 + roster.body.size() + handle.size() > record.size()) {
     return base::Status(base::StatusCode::kLimitExceeded, "this member's addresses are too long");
   }
@@ -391,21 +395,21 @@ base::Result<Founder> parse_founder(base::ByteView record) {
 
 }  // namespace
 
-base::Result<std::vector<Founder>> gather_founders(Communicator& communicator,
+base::Result<std::vector<Founder>> gather_founders(comm::Communicator& communicator,
                                                    const Founder& founder) {
-  const base::Result<Blob> record = founding_record(founder);
+  const base::Result<comm::Blob> record = founding_record(founder);
   if (!record.ok()) {
     return record.status();
   }
-  const Blob& own = *record;
-  Blob all(own.size() * communicator.world());
+  const comm::Blob& own = *record;
+  comm::Blob all(own.size() * communicator.world());
   collective::Operation operation;
   operation.kind = collective::Kind::kAllGather;
   operation.type = collective::DataType::kUint8;
   operation.count = own.size();
   operation.input = own.data();
   operation.output = all.data();
-  const base::Result<std::shared_ptr<Request>> request = communicator.submit(operation);
+  const base::Result<std::shared_ptr<comm::Request>> request = communicator.submit(operation);
   if (!request.ok()) {
     return request.status();
   }
@@ -440,4 +444,4 @@ membership::Decision founding_decision(const std::vector<Founder>& founders, std
   return decision;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

@@ -32,7 +32,7 @@
 #include "elastic/job_query.h"
 #include "elastic/membership/member.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 // Communicators per epoch: the application's groups, a hook's, and so on.
 inline constexpr std::uint16_t kMaxChannels = 8;
@@ -40,7 +40,8 @@ inline constexpr std::uint16_t kMaxChannels = 8;
 struct JobConfig {
   std::uint16_t standbys = 0;  // number of founders, from the last, that become standbys
   std::uint16_t channels = 1;
-  CommunicatorConfig communicator{};  // for every epoch; its identity and meeting place are ignored
+  comm::CommunicatorConfig
+      communicator{};  // for every epoch; its identity and meeting place are ignored
   membership::MemberConfig membership{};
   std::string ticket_file{};  // rank 0 of each epoch writes its ticket here; empty: no file
 };
@@ -70,7 +71,7 @@ class Job {
  public:
   // All ranks of a communicator must call it; it returns once each has a stream to every other. All
   // but the standbys become the ranks of epoch 1, which first_change() describes.
-  static base::Result<std::unique_ptr<Job>> found(Communicator& communicator,
+  static base::Result<std::unique_ptr<Job>> found(comm::Communicator& communicator,
                                                   const JobConfig& config);
   // For a process that comes later. It becomes a standby.
   static base::Result<std::unique_ptr<Job>> join(const Ticket& ticket, const JobConfig& config);
@@ -85,7 +86,7 @@ class Job {
   // True if training must stop at once.
   bool is_interrupted() const;
   // The communicator is aborted when training must stop. The job does not keep it alive.
-  void watch(std::weak_ptr<Communicator> communicator);
+  void watch(std::weak_ptr<comm::Communicator> communicator);
 
   // Call it once training has stopped. Returns the decision, or nullopt after `limit`; then it may
   // be called again. A standby gets a result only when it becomes a rank or is dismissed.
@@ -93,8 +94,8 @@ class Job {
                                            base::Duration limit);
   // A communicator of the last change's epoch, among the named ranks, which must include this one.
   // All of them must call it with the same ranks. Each channel works once per epoch.
-  base::Result<std::unique_ptr<Communicator>> communicator(std::uint16_t channel,
-                                                           std::span<const std::uint16_t> ranks);
+  base::Result<std::unique_ptr<comm::Communicator>> communicator(
+      std::uint16_t channel, std::span<const std::uint16_t> ranks);
 
   // Leaves the job. Waits for no other member.
   void leave();
@@ -111,4 +112,4 @@ class Job {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

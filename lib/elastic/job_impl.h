@@ -31,7 +31,7 @@
 #include "observe/metrics.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 // The founding of a job: the ranks of a communicator exchange the addresses of their streams and of
 // their first epoch's data. From these, all of them derive the same first decision.
@@ -44,7 +44,7 @@ struct Founder {
 };
 
 // The founders by rank, including this one.
-base::Result<std::vector<Founder>> gather_founders(Communicator& communicator,
+base::Result<std::vector<Founder>> gather_founders(comm::Communicator& communicator,
                                                    const Founder& founder);
 
 // The decision for epoch 1. It needs no vote, because all founders know the same. The last
@@ -65,24 +65,24 @@ class Job::Impl final : private MeshListener {
   explicit Impl(const JobConfig& config) : config_(config) {}
   ~Impl() override { stop(); }
 
-  base::Status found(Communicator& communicator);
+  base::Status found(comm::Communicator& communicator);
   base::Status join(const Ticket& ticket);
 
   const Ticket& ticket() const { return ticket_; }
   std::optional<Change> first_change() const { return first_change_; }
   Verdict step(std::uint64_t step, base::Duration work);
   bool is_interrupted() const;
-  void watch(std::weak_ptr<Communicator> communicator);
+  void watch(std::weak_ptr<comm::Communicator> communicator);
   base::Result<std::optional<Change>> park(const membership::Position& position,
                                            base::Duration limit);
-  base::Result<std::unique_ptr<Communicator>> communicator(std::uint16_t channel,
-                                                           std::span<const std::uint16_t> ranks);
+  base::Result<std::unique_ptr<comm::Communicator>> communicator(
+      std::uint16_t channel, std::span<const std::uint16_t> ranks);
   void leave();
   std::optional<bool> finish(base::Duration limit);
   base::Result<std::string> ask(const std::string& question, base::Duration limit);
 
  private:
-  using Slots = std::vector<std::unique_ptr<Communicator::Slot>>;
+  using Slots = std::vector<std::unique_ptr<comm::Communicator::Slot>>;
   using Task = std::function<void()>;
 
   // Run on the application's thread.
@@ -128,7 +128,7 @@ class Job::Impl final : private MeshListener {
   void on_question(std::uint64_t asker, const std::string& question) override;
 
   JobConfig config_;
-  Secret secret_;
+  launch::Secret secret_;
   Ticket ticket_{};
   MemberId id_ = 0;
   bool on_one_machine_ = false;
@@ -143,7 +143,7 @@ class Job::Impl final : private MeshListener {
 
   net::TaskQueue<Task> tasks_;
   std::thread thread_;
-  std::unique_ptr<MetricsExport> exported_;
+  std::unique_ptr<observe::MetricsExport> exported_;
 
   // Used only by the job's thread, once it runs.
   wire::RunKey key_;
@@ -166,7 +166,7 @@ class Job::Impl final : private MeshListener {
   std::optional<std::string> dismissed_;
   std::set<MemberId> settled_peers_;  // connected or lost
   bool is_welcome_ = false;
-  std::vector<std::weak_ptr<Communicator>> watched_;
+  std::vector<std::weak_ptr<comm::Communicator>> watched_;
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

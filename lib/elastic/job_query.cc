@@ -20,7 +20,7 @@
 #include "elastic/mesh.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 namespace {
 
@@ -32,52 +32,52 @@ class QueryClient {
 
   void wait_until(base::Instant deadline) { deadline_ = deadline; }
 
-  base::Status send(const Frame& frame) {
-    const base::Result<Blob> packed = channel_.pack(frame);
+  base::Status send(const comm::Frame& frame) {
+    const base::Result<comm::Blob> packed = channel_.pack(frame);
     if (!packed.ok()) {
       return packed.status();
     }
     for (std::size_t sent = 0; sent < packed->size();) {
-      if (send_some(stream_, *packed, sent) == StreamState::kClosed) {
+      if (comm::send_some(stream_, *packed, sent) == comm::StreamState::kClosed) {
         return closed();
       }
-      if (sent < packed->size() && !wait_for(stream_, POLLOUT, deadline_ - clock_.now())) {
+      if (sent < packed->size() && !comm::wait_for(stream_, POLLOUT, deadline_ - clock_.now())) {
         return too_late();
       }
     }
     return {};
   }
 
-  base::Result<Frame> receive() {
+  base::Result<comm::Frame> receive() {
     while (true) {
-      base::Result<std::optional<Frame>> frame = inbox_.next();
+      base::Result<std::optional<comm::Frame>> frame = inbox_.next();
       if (!frame.ok()) {
         return frame.status();
       }
       if (frame->has_value()) {
         return channel_.unpack(std::move(**frame));
       }
-      if (!wait_for(stream_, POLLIN, deadline_ - clock_.now())) {
+      if (!comm::wait_for(stream_, POLLIN, deadline_ - clock_.now())) {
         return too_late();
       }
-      Blob bytes;
-      if (receive_some(stream_, bytes) == StreamState::kClosed) {
+      comm::Blob bytes;
+      if (comm::receive_some(stream_, bytes) == comm::StreamState::kClosed) {
         return closed();
       }
       inbox_.append(bytes);
     }
   }
 
-  base::Status shake_hands(JoinerHandshake handshake) {
+  base::Status shake_hands(comm::JoinerHandshake handshake) {
     if (base::Status status = send(handshake.opening()); !status.ok()) {
       return status;
     }
     while (!handshake.is_done()) {
-      const base::Result<Frame> frame = receive();
+      const base::Result<comm::Frame> frame = receive();
       if (!frame.ok()) {
         return frame.status();
       }
-      const base::Result<std::optional<Frame>> answer = handshake.take(*frame);
+      const base::Result<std::optional<comm::Frame>> answer = handshake.take(*frame);
       if (!answer.ok()) {
         return answer.status();
       }
@@ -104,23 +104,24 @@ class QueryClient {
   net::UniqueFd stream_;
   base::MonotonicClock clock_;
   base::Instant deadline_;
-  FrameReader inbox_{Mesh::kMaxMessageBytes};
-  Channel channel_{};
+  comm::FrameReader inbox_{Mesh::kMaxMessageBytes};
+  comm::Channel channel_{};
 };
 
 // Connects to the member at this address within `patience`. The member must prove that it belongs
 // to the job. Its answers may come until `deadline`.
-base::Result<QueryClient> reach(const net::SocketAddress& address, const Credential& credential,
-                                base::Duration patience, base::Instant deadline) {
+base::Result<QueryClient> reach(const net::SocketAddress& address,
+                                const comm::Credential& credential, base::Duration patience,
+                                base::Instant deadline) {
   const base::Instant end = base::MonotonicClock().now() + patience;
-  const base::Result<Random> random = draw_random();
+  const base::Result<comm::Random> random = comm::draw_random();
   base::Result<net::UniqueFd> stream =
-      connect_to(stream_address_of(address, address.to_string()), patience);
+      comm::connect_to(comm::stream_address_of(address, address.to_string()), patience);
   if (!random.ok() || !stream.ok()) {
     return random.ok() ? stream.status() : random.status();
   }
   QueryClient client(std::move(stream).value(), end);
-  if (base::Status status = client.shake_hands(JoinerHandshake(credential, *random));
+  if (base::Status status = client.shake_hands(comm::JoinerHandshake(credential, *random));
       !status.ok()) {
     return status;
   }
@@ -130,7 +131,7 @@ base::Result<QueryClient> reach(const net::SocketAddress& address, const Credent
 
 // Reaches the first of the ticket's members that answers. Each address gets a share of the
 // remaining time, so a silent one cannot use all of it.
-base::Result<QueryClient> reach_any(const Ticket& ticket, const Credential& credential,
+base::Result<QueryClient> reach_any(const Ticket& ticket, const comm::Credential& credential,
                                     base::Instant deadline) {
   base::Status status = base::invalid_argument("the ticket names no member of the job");
   for (std::size_t i = 0; i < ticket.addresses.size(); ++i) {
@@ -151,7 +152,7 @@ base::Result<QueryClient> reach_any(const Ticket& ticket, const Credential& cred
 
 base::Result<std::string> ask_job(const Ticket& ticket, base::ByteView secret,
                                   const std::string& question, base::Duration limit) {
-  const base::Result<Credential> credential = ticket.credential(secret);
+  const base::Result<comm::Credential> credential = ticket.credential(secret);
   if (!credential.ok()) {
     return credential.status();
   }
@@ -161,11 +162,11 @@ base::Result<std::string> ask_job(const Ticket& ticket, base::ByteView secret,
     return reached.status();
   }
   QueryClient client = std::move(reached).value();
-  if (base::Status status = client.send(encode_text(FrameType::kQuestion, question));
+  if (base::Status status = client.send(encode_text(comm::FrameType::kQuestion, question));
       !status.ok()) {
     return status;
   }
-  const base::Result<Frame> reply = client.receive();
+  const base::Result<comm::Frame> reply = client.receive();
   if (!reply.ok()) {
     return reply.status();
   }
@@ -310,7 +311,7 @@ std::optional<std::vector<net::SocketAddress>> addresses_in(std::string_view tex
 }  // namespace
 
 std::string Ticket::to_string() const {
-  return fmt::format("{}/{}", joined(addresses, ","), to_hex(job));
+  return fmt::format("{}/{}", joined(addresses, ","), launch::to_hex(job));
 }
 
 std::string Ticket::addresses_text() const {
@@ -323,8 +324,8 @@ std::string Ticket::name() const {
   return status.ok() ? fmt::format("{:02x}", fmt::join(name, "")) : "unknown";
 }
 
-base::Result<Credential> Ticket::credential(base::ByteView secret) const {
-  return secret.empty() ? Credential::of_id(job) : Credential::of_secret(secret);
+base::Result<comm::Credential> Ticket::credential(base::ByteView secret) const {
+  return secret.empty() ? comm::Credential::of_id(job) : comm::Credential::of_secret(secret);
 }
 
 base::Status Ticket::write_to(const std::string& path) const {
@@ -352,7 +353,7 @@ base::Result<Ticket> parse_ticket(std::string_view text) {
         text.substr(0, 100)));
   };
   const std::size_t slash = text.rfind('/');
-  if (slash == std::string_view::npos || text.size() - slash - 1 != 2 * sizeof(Nonce)) {
+  if (slash == std::string_view::npos || text.size() - slash - 1 != 2 * sizeof(launch::Nonce)) {
     return wrong();
   }
   std::optional<std::vector<net::SocketAddress>> addresses = addresses_in(text.substr(0, slash));
@@ -370,4 +371,4 @@ base::Result<Ticket> parse_ticket(std::string_view text) {
   return ticket;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

@@ -27,14 +27,14 @@
 #include "launch/launch.h"
 #include "net/address.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 inline constexpr std::size_t kMaxTicketFileBytes = 4096;
 inline constexpr std::size_t kMaxTicketAddresses = 3;
 
 struct Ticket {
   std::vector<net::SocketAddress> addresses{};  // 1 to kMaxTicketAddresses, in the order to try
-  Nonce job{};
+  launch::Nonce job{};
 
   std::string to_string() const;
   std::string addresses_text() const;  // for people: "10.0.0.3:41234, 10.0.0.4:52000"
@@ -42,7 +42,7 @@ struct Ticket {
   // cannot be recovered from it.
   std::string name() const;
   // Authenticates the holder: the job's secret if there is one, else the nonce.
-  base::Result<Credential> credential(base::ByteView secret) const;
+  base::Result<comm::Credential> credential(base::ByteView secret) const;
   // Writes a file that only this user can read (base/own_file.h).
   base::Status write_to(const std::string& path) const;
 };
@@ -104,4 +104,4 @@ struct JobReport {
 std::string status_json(const JobReport& report);
 std::string metrics_text(const JobReport& report);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

@@ -7,7 +7,7 @@
 #include "elastic/job_query.h"
 #include "observe/observe_testing.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 namespace {
 
@@ -79,7 +79,7 @@ constexpr const char* kTicketText = "10.0.0.3:41234/000102030405060708090a0b0c0d
 TEST(Ticket, IsReadAsItWasWritten) {
   const base::Result<Ticket> ticket = parse_ticket(kTicketText);
   ASSERT_TRUE(ticket.ok());
-  const TemporaryFolder folder;
+  const observe::TemporaryFolder folder;
   ASSERT_TRUE(ticket->write_to(folder.file("job")).ok());
   EXPECT_EQ(*ticket_text_in(folder.file("job")), kTicketText);
   EXPECT_NE(ticket->write_to("/nowhere/job").message().find("SPILLWAY_JOB_FILE"),
@@ -87,7 +87,7 @@ TEST(Ticket, IsReadAsItWasWritten) {
 }
 
 TEST(Ticket, IsForItsOwnerAlone) {
-  const TemporaryFolder folder;
+  const observe::TemporaryFolder folder;
   ASSERT_TRUE(parse_ticket(kTicketText)->write_to(folder.file("job")).ok());
   struct stat file {};
   ASSERT_EQ(::stat(folder.file("job").c_str(), &file), 0);
@@ -109,4 +109,4 @@ TEST(Ticket, HasANameThatDoesNotGiveItAway) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

@@ -10,7 +10,7 @@
 #include "elastic/mesh_message.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 // Job: steps and changes, on the application's thread.
 
@@ -54,8 +54,8 @@ bool Job::Impl::is_interrupted() const {
   return dismissed_.has_value() || (interrupt_ && applies(*interrupt_));
 }
 
-void Job::Impl::watch(std::weak_ptr<Communicator> communicator) {
-  std::shared_ptr<Communicator> late;
+void Job::Impl::watch(std::weak_ptr<comm::Communicator> communicator) {
+  std::shared_ptr<comm::Communicator> late;
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(watched_, [](const auto& watched) { return watched.expired(); });
@@ -121,7 +121,7 @@ std::optional<Change> Job::Impl::take_decision(bool had_state) {
     slots_ = std::exchange(next_slots_, {});
   }
   if (const base::Status status = publish_ticket(); !status.ok()) {
-    log_warn("{}", status.message());
+    observe::log_warn("{}", status.message());
   }
   const bool stays_standby = !had_state && !change.rank && present_.view.has(id_) &&
                              present_.outcome == membership::Outcome::kContinues;
@@ -147,7 +147,7 @@ Change Job::Impl::change_of(const Decision& decision) const {
   return change;
 }
 
-base::Result<std::unique_ptr<Communicator>> Job::Impl::communicator(
+base::Result<std::unique_ptr<comm::Communicator>> Job::Impl::communicator(
     std::uint16_t channel, std::span<const std::uint16_t> ranks) {
   if (channel >= slots_.size() || slots_[channel] == nullptr) {
     return base::invalid_argument(fmt::format(
@@ -155,7 +155,7 @@ base::Result<std::unique_ptr<Communicator>> Job::Impl::communicator(
         "and standbys have none",
         channel, config_.channels));
   }
-  std::vector<Blob> cards;
+  std::vector<comm::Blob> cards;
   std::vector<membership::MemberId> members;
   std::optional<std::uint16_t> own;
   for (const std::uint16_t rank : ranks) {
@@ -166,7 +166,7 @@ base::Result<std::unique_ptr<Communicator>> Job::Impl::communicator(
     if (std::find(members.begin(), members.end(), present_.view.ranks[rank]) != members.end()) {
       return base::invalid_argument(fmt::format("rank {} is named twice: name each once", rank));
     }
-    const base::Result<std::vector<Blob>> all = parse_handle(present_.handles[rank]);
+    const base::Result<std::vector<comm::Blob>> all = parse_handle(present_.handles[rank]);
     if (!all.ok() || all->size() <= channel) {
       return base::Status(base::StatusCode::kMismatch,
                           fmt::format("rank {} has no channel {}: all members must ask for the "
@@ -253,21 +253,22 @@ void Job::Impl::take(const membership::Event& event) {
   if (const auto* stop = std::get_if<membership::Interrupt>(&event)) {
     interrupt(*stop);
   } else if (const auto* decided = std::get_if<membership::Decided>(&event)) {
-    log_info(LogSubsystem::kInit, "epoch {} with {} ranks: {}", decided->decision.view.epoch,
-             decided->decision.view.ranks.size(), decided->decision.why);
+    observe::log_info(observe::LogSubsystem::kInit, "epoch {} with {} ranks: {}",
+                      decided->decision.view.epoch, decided->decision.view.ranks.size(),
+                      decided->decision.why);
     const std::lock_guard lock(mutex_);
     decision_ = decided->decision;
     ticket_addresses_ = stream_addresses_of(decision_->view);
     decided_ns_ = wall_clock_ns();
     count_change();
   } else if (const auto* dismissed = std::get_if<membership::Dismissed>(&event)) {
-    log_info(LogSubsystem::kInit, "no longer a member: {}", dismissed->why);
+    observe::log_info(observe::LogSubsystem::kInit, "no longer a member: {}", dismissed->why);
     const std::lock_guard lock(mutex_);
     dismissed_ = dismissed->why;
   } else if (const auto* straggler = std::get_if<membership::StragglerFound>(&event)) {
     report_.stragglers.push_back(fmt::format("rank {} takes {:.1f} times as long as the median",
                                              straggler->rank, straggler->times_median));
-    log_warn("{}", report_.stragglers.back());
+    observe::log_warn("{}", report_.stragglers.back());
   } else if (const auto* answered = std::get_if<membership::Answered>(&event)) {
     for (const auto& reply : std::exchange(waiting_callers_, {})) {
       reply((answered->ok ? "done: " : "refused: ") + answered->text);
@@ -289,18 +290,18 @@ void Job::Impl::count_change() {
 
 void Job::Impl::interrupt(const membership::Interrupt& asked) {
   report_.interruptions += asked.at_step ? 0 : 1;
-  std::vector<std::shared_ptr<Communicator>> ended;
+  std::vector<std::shared_ptr<comm::Communicator>> ended;
   {
     const std::lock_guard lock(mutex_);
     interrupt_ = asked;
     interrupted_ns_ = wall_clock_ns();
     if (!asked.at_step) {
-      for (const std::weak_ptr<Communicator>& watched : watched_) {
+      for (const std::weak_ptr<comm::Communicator>& watched : watched_) {
         ended.push_back(watched.lock());
       }
     }
   }
-  for (const std::shared_ptr<Communicator>& communicator : ended) {
+  for (const std::shared_ptr<comm::Communicator>& communicator : ended) {
     if (communicator != nullptr) {
       static_cast<void>(communicator->abort(asked.why));  // fails only in a child of fork()
     }
@@ -432,4 +433,4 @@ base::Result<std::string> Job::Impl::ask(const std::string& question, base::Dura
   return answered.get();
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

@@ -19,14 +19,14 @@
 #include "net/stranger_table.h"
 #include "observe/observe_testing.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 namespace {
 
-using testing_job::test_patience_duration;
+using comm::testing_job::test_patience_duration;
 
 // A member as a thread of this process. One that dies drops all it has without a goodbye.
 struct TestMember {
-  std::shared_ptr<Communicator> communicator;
+  std::shared_ptr<comm::Communicator> communicator;
   std::unique_ptr<Job> job;
   Change change;
 
@@ -34,7 +34,7 @@ struct TestMember {
   void connect() {
     std::vector<std::uint16_t> ranks(change.world);
     std::iota(ranks.begin(), ranks.end(), std::uint16_t{0});
-    base::Result<std::unique_ptr<Communicator>> made = job->communicator(0, ranks);
+    base::Result<std::unique_ptr<comm::Communicator>> made = job->communicator(0, ranks);
     ASSERT_TRUE(made.ok()) << made.status().message();
     communicator = std::move(made).value();
     job->watch(communicator);
@@ -71,12 +71,12 @@ void with_job(std::uint16_t processes, JobConfig config,
               const std::function<void(TestMember&, std::uint16_t)>& body,
               std::string_view secret = {}) {
   if (!secret.empty()) {
-    config.communicator.secret = Secret(secret);
+    config.communicator.secret = launch::Secret(secret);
   }
   config.membership = with_patience(config.membership);
-  testing_job::run_job(
+  comm::testing_job::run_job(
       processes, 0,
-      [&](Communicator& founding) {
+      [&](comm::Communicator& founding) {
         TestMember member;
         base::Result<std::unique_ptr<Job>> job = Job::found(founding, config);
         ASSERT_TRUE(job.ok()) << job.status().message();
@@ -229,7 +229,7 @@ TEST(Job, AProcessThatComesLaterIsAStandby) {
     JobConfig config;
     config.membership = with_patience({});
     // The given ticket names a lost member; the file names a living one.
-    const TemporaryFolder folder;
+    const observe::TemporaryFolder folder;
     config.ticket_file = folder.file("ticket");
     ASSERT_TRUE(ticket.get().write_to(config.ticket_file).ok());
     Ticket gone = ticket.get();
@@ -367,7 +367,7 @@ TEST(Job, AnswersOnlyWhoKnowsItsSecret) {
           const auto refused = ask_job(ticket, bytes(kSecret), "dance", test_patience_duration());
           EXPECT_TRUE(refused.ok() && refused->starts_with("refused: "));
           JobConfig stranger;
-          stranger.communicator.secret = Secret(kOther);
+          stranger.communicator.secret = launch::Secret(kOther);
           EXPECT_FALSE(Job::join(ticket, stranger).ok());
           EXPECT_EQ(member.job->finish(test_patience_duration()), std::optional(true));
         } else {
@@ -392,11 +392,11 @@ TEST(Job, StrangersThatConnectHoldAShareOfTheDescriptors) {
     const std::size_t most =
         net::StrangerTable::most_of(net::StrangerTable::files_of_process(), Mesh::kStrangerBytes);
     const Ticket& ticket = member.job->ticket();
-    const StreamAddress address =
-        stream_address_of(ticket.addresses.front(), ticket.addresses.front().to_string());
+    const comm::StreamAddress address =
+        comm::stream_address_of(ticket.addresses.front(), ticket.addresses.front().to_string());
     std::vector<net::UniqueFd> flood;
     for (std::size_t i = 0; i < most + 1; ++i) {
-      base::Result<net::UniqueFd> stranger = connect_to(address, test_patience_duration());
+      base::Result<net::UniqueFd> stranger = comm::connect_to(address, test_patience_duration());
       ASSERT_TRUE(stranger.ok()) << stranger.status().message();
       flood.push_back(std::move(stranger).value());
     }
@@ -443,7 +443,7 @@ TEST(Ticket, OfAnyOtherTextIsAnError) {
 
 TEST(MeshMessage, IsReadAsItWasWritten) {
   const MemberHello hello{.job = {7},
-                          .standing = runtime::Standing::kNewcomer,
+                          .standing = elastic::Standing::kNewcomer,
                           .key = {9, 8, 7},
                           .version = "0.1",
                           .card = {.id = 42,
@@ -474,8 +474,8 @@ TEST(MeshMessage, NamesCannotDriveATerminal) {
 TEST(MeshMessage, CutAnywhereIsAnError) {
   const MemberCard card{
       .id = 42, .address = net::SocketAddress::parse("127.0.0.1:99").value(), .name = "host:1"};
-  const Frame hello = encode(MemberHello{.job = {}, .version = "0.1", .card = card});
-  const Frame welcome = encode(MemberWelcome{.key = {}, .cards = {card}});
+  const comm::Frame hello = encode(MemberHello{.job = {}, .version = "0.1", .card = card});
+  const comm::Frame welcome = encode(MemberWelcome{.key = {}, .cards = {card}});
   for (std::size_t bytes = 0; bytes < hello.body.size(); ++bytes) {
     EXPECT_FALSE(parse_member_hello(base::ByteView(hello.body).first(bytes)).ok());
   }
@@ -485,13 +485,13 @@ TEST(MeshMessage, CutAnywhereIsAnError) {
 }
 
 TEST(JobHandle, HoldsACardPerChannel) {
-  const std::vector<Blob> cards = {{1, 2, 3}, {}, {4}};
+  const std::vector<comm::Blob> cards = {{1, 2, 3}, {}, {4}};
   const auto handle = encode_handle(cards);
   ASSERT_TRUE(handle.ok());
   EXPECT_EQ(parse_handle(*handle).value(), cards);
   EXPECT_FALSE(parse_handle(membership::Handle(handle->begin(), handle->end() - 1)).ok());
-  EXPECT_FALSE(encode_handle({Blob(membership::kMaxHandleBytes)}).ok());
+  EXPECT_FALSE(encode_handle({comm::Blob(membership::kMaxHandleBytes)}).ok());
 }
 
 }  // namespace
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

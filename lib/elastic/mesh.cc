@@ -14,7 +14,7 @@
 #include "base/version.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 namespace {
 
 // Limit of a hello, whose card is short.
@@ -54,24 +54,24 @@ class Mesh::Stream {
   };
 
   // For the dialling side; the address is kept for error messages and redials.
-  Stream(std::uint64_t number, net::UniqueFd socket, StreamAddress address,
-         membership::MemberId expected, const Credential& credential, const Random& random,
-         base::Instant leave_by)
+  Stream(std::uint64_t number, net::UniqueFd socket, comm::StreamAddress address,
+         membership::MemberId expected, const comm::Credential& credential,
+         const comm::Random& random, base::Instant leave_by)
       : number_(number),
         socket_(std::move(socket)),
         address_(std::move(address)),
         expected_(expected),
         random_(random),
-        handshake_(std::in_place_type<JoinerHandshake>, credential, random),
+        handshake_(std::in_place_type<comm::JoinerHandshake>, credential, random),
         state_(State::kDialling),
         leave_by_(leave_by) {}
   // For the dialled side.
-  Stream(std::uint64_t number, net::UniqueFd socket, const Credential& credential,
-         const Random& random, base::Instant leave_by)
+  Stream(std::uint64_t number, net::UniqueFd socket, const comm::Credential& credential,
+         const comm::Random& random, base::Instant leave_by)
       : number_(number),
         socket_(std::move(socket)),
         random_(random),
-        handshake_(std::in_place_type<HostHandshake>, credential, random),
+        handshake_(std::in_place_type<comm::HostHandshake>, credential, random),
         state_(State::kHandshake),
         leave_by_(leave_by) {
     send_at_once(socket_);
@@ -84,14 +84,14 @@ class Mesh::Stream {
     return static_cast<short>(POLLIN | (has_words ? POLLOUT : 0));
   }
   State state() const { return state_; }
-  bool is_dialler() const { return std::holds_alternative<JoinerHandshake>(handshake_); }
+  bool is_dialler() const { return std::holds_alternative<comm::JoinerHandshake>(handshake_); }
   // True if the peer dialled and has not proved the job's credential.
   bool is_stranger() const { return !is_dialler() && state_ == State::kHandshake; }
   bool was_answered() const { return was_answered_; }
   // True if this member dialled and the peer closed the stream before any proof. Members do that to
   // strangers when too many come at once.
   bool was_rejected() const { return was_rejected_; }
-  const StreamAddress& address() const { return address_; }
+  const comm::StreamAddress& address() const { return address_; }
   bool is_overdue(base::Instant now) const {
     return state_ != State::kEnded && leave_by() && now >= *leave_by();
   }
@@ -111,21 +111,21 @@ class Mesh::Stream {
   const MemberHello& hello() const { return hello_; }
   bool has_heard_hello() const { return has_heard_hello_; }
 
-  void send_hello(const Frame& hello) {
+  void send_hello(const comm::Frame& hello) {
     own_hello_ = hello.body;
     send(hello);
   }
   // Both sides have said hello; the peer's came as `heard`. From here on, only this process and the
   // one with the hello's key can read or write the stream.
-  void prove(const MemberKey& own, const Credential& credential, const MemberHello& hello,
+  void prove(const MemberKey& own, const comm::Credential& credential, const MemberHello& hello,
              base::ByteView heard) {
-    base::Result<Channel> channel = channel_between(own, {.credential = credential,
-                                                          .peer = hello.key,
-                                                          .is_dialler = is_dialler(),
-                                                          .own = random_,
-                                                          .peers = peers_random_,
-                                                          .own_hello = own_hello_,
-                                                          .peers_hello = heard});
+    base::Result<comm::Channel> channel = channel_between(own, {.credential = credential,
+                                                                .peer = hello.key,
+                                                                .is_dialler = is_dialler(),
+                                                                .own = random_,
+                                                                .peers = peers_random_,
+                                                                .own_hello = own_hello_,
+                                                                .peers_hello = heard});
     if (!channel.ok()) {
       end(channel.status().message());
       return;
@@ -145,7 +145,7 @@ class Mesh::Stream {
     state_ = State::kQuerying;
     ++unanswered_;
   }
-  void answer(const Frame& frame, base::Instant leave_by) {
+  void answer(const comm::Frame& frame, base::Instant leave_by) {
     unanswered_ -= unanswered_ > 0 ? 1 : 0;
     leave_by_ = leave_by;
     send(frame);
@@ -157,11 +157,11 @@ class Mesh::Stream {
     }
   }
 
-  void send(const Frame& frame) {
+  void send(const comm::Frame& frame) {
     if (state_ == State::kEnded) {
       return;
     }
-    base::Result<Blob> packed = channel_.pack(frame);
+    base::Result<comm::Blob> packed = channel_.pack(frame);
     if (!packed.ok() || backlog_ + packed->size() > kMaxBacklog) {
       end(packed.ok() ? "it does not read what it is told" : packed.status().message());
       return;
@@ -174,9 +174,9 @@ class Mesh::Stream {
   void flush() {
     while (!outbox_.empty() && state_ != State::kEnded && state_ != State::kDialling) {
       const std::size_t before = sent_;
-      const StreamState stream = send_some(socket_, outbox_.front(), sent_);
+      const comm::StreamState stream = comm::send_some(socket_, outbox_.front(), sent_);
       backlog_ -= sent_ - before;
-      if (stream == StreamState::kClosed) {
+      if (stream == comm::StreamState::kClosed) {
         end("the connection was closed");
         return;
       }
@@ -191,21 +191,21 @@ class Mesh::Stream {
   // Handles the events of poll().
   void on_events(short events) {
     if (state_ == State::kDialling && (events & (POLLOUT | POLLERR | POLLHUP)) != 0) {
-      if (const base::Status status = finish_connecting(socket_, address_); !status.ok()) {
+      if (const base::Status status = comm::finish_connecting(socket_, address_); !status.ok()) {
         end(status.message());
         return;
       }
       send_at_once(socket_);
       state_ = State::kHandshake;
-      send(std::get<JoinerHandshake>(handshake_).opening());
+      send(std::get<comm::JoinerHandshake>(handshake_).opening());
       return;
     }
     flush();
     if ((events & (POLLIN | POLLERR | POLLHUP)) == 0 || state_ == State::kEnded) {
       return;
     }
-    Blob bytes;
-    if (receive_some(socket_, bytes) == StreamState::kClosed) {
+    comm::Blob bytes;
+    if (comm::receive_some(socket_, bytes) == comm::StreamState::kClosed) {
       was_rejected_ = is_dialler() && state_ == State::kHandshake;
       end("the connection was closed");
       return;
@@ -214,9 +214,9 @@ class Mesh::Stream {
   }
 
   // Continues the handshake, then returns the next frame after it.
-  std::optional<Frame> next() {
+  std::optional<comm::Frame> next() {
     while (state_ != State::kEnded) {
-      base::Result<std::optional<Frame>> frame = inbox_.next();
+      base::Result<std::optional<comm::Frame>> frame = inbox_.next();
       if (!frame.ok()) {
         end(frame.status().message());
         return std::nullopt;
@@ -228,7 +228,7 @@ class Mesh::Stream {
         shake_hands(**frame);
         continue;
       }
-      base::Result<Frame> opened = channel_.unpack(std::move(**frame));
+      base::Result<comm::Frame> opened = channel_.unpack(std::move(**frame));
       if (!opened.ok()) {
         end(state_ == State::kProof
                 ? "it does not prove that its member id is its own, or it refused this member"
@@ -244,17 +244,17 @@ class Mesh::Stream {
   bool has_just_shaken() { return std::exchange(has_just_shaken_, false); }
 
  private:
-  void shake_hands(const Frame& frame) {
-    if (const base::Result<Opening> opening = parse_opening(frame.body);
-        frame.type == FrameType::kOpening && opening.ok()) {
+  void shake_hands(const comm::Frame& frame) {
+    if (const base::Result<comm::Opening> opening = comm::parse_opening(frame.body);
+        frame.type == comm::FrameType::kOpening && opening.ok()) {
       peers_random_ = opening->random;
-    } else if (const base::Result<Challenge> challenge = parse_challenge(frame.body);
-               frame.type == FrameType::kChallenge && challenge.ok()) {
+    } else if (const base::Result<comm::Challenge> challenge = comm::parse_challenge(frame.body);
+               frame.type == comm::FrameType::kChallenge && challenge.ok()) {
       peers_random_ = challenge->random;
     }
     std::visit(
         [&](auto& handshake) {
-          base::Result<std::optional<Frame>> answer = handshake.take(frame);
+          base::Result<std::optional<comm::Frame>> answer = handshake.take(frame);
           if (!answer.ok()) {
             end(answer.status().message());
             return;
@@ -266,7 +266,7 @@ class Mesh::Stream {
           if (handshake.is_done() && state_ != State::kEnded) {
             channel_ = handshake.channel();
             state_ = State::kHello;
-            inbox_.set_most_body_bytes(kMaxHelloBodyBytes + kSealBytes);
+            inbox_.set_most_body_bytes(kMaxHelloBodyBytes + comm::kSealBytes);
             has_just_shaken_ = true;
           }
         },
@@ -275,24 +275,24 @@ class Mesh::Stream {
 
   std::uint64_t number_;
   net::UniqueFd socket_;
-  StreamAddress address_{};
+  comm::StreamAddress address_{};
   membership::MemberId expected_ = 0;
-  Random random_;
-  Random peers_random_{};
-  std::variant<JoinerHandshake, HostHandshake> handshake_;
+  comm::Random random_;
+  comm::Random peers_random_{};
+  std::variant<comm::JoinerHandshake, comm::HostHandshake> handshake_;
   State state_;
   base::Instant leave_by_;
   bool has_just_shaken_ = false;
   bool was_answered_ = false;
   bool was_rejected_ = false;
   std::size_t unanswered_ = 0;  // number of questions
-  Blob own_hello_{};            // as it was said
+  comm::Blob own_hello_{};      // as it was said
   bool has_heard_hello_ = false;
   MemberHello hello_{};
   membership::MemberId member_ = 0;
-  FrameReader inbox_{kMaxHandshakeBytes};
-  Channel channel_{};
-  std::deque<Blob> outbox_{};
+  comm::FrameReader inbox_{comm::kMaxHandshakeBytes};
+  comm::Channel channel_{};
+  std::deque<comm::Blob> outbox_{};
   std::size_t sent_ = 0;     // bytes of the first already sent
   std::size_t backlog_ = 0;  // unsent bytes of outbox_
   std::string trouble_{};
@@ -307,7 +307,7 @@ Mesh::Mesh(const Config& config, net::UniqueFd listening, const net::SocketAddre
 Mesh::~Mesh() = default;
 
 base::Result<std::unique_ptr<Mesh>> Mesh::open(const Config& config, MeshListener& listener) {
-  base::Result<net::UniqueFd> listening = listen_exactly(config.listen);
+  base::Result<net::UniqueFd> listening = comm::listen_exactly(config.listen);
   if (!listening.ok()) {
     return listening.status();
   }
@@ -339,8 +339,9 @@ void Mesh::add_member(const MemberCard& member) {
       !known_.emplace(member.id, member).second || member.id < own_.id) {
     return;
   }
-  waiting_.push_back({.address = stream_address_of(member.address, member.address.to_string()),
-                      .expected = member.id});
+  waiting_.push_back(
+      {.address = comm::stream_address_of(member.address, member.address.to_string()),
+       .expected = member.id});
 }
 
 void Mesh::dial_any_member(const net::SocketAddress& address) {
@@ -349,7 +350,7 @@ void Mesh::dial_any_member(const net::SocketAddress& address) {
     const Stream& stream = *each.second;
     return stream.is_dialler() && stream.expected() == 0 && stream.member() == 0;
   });
-  dial({.address = stream_address_of(address, address.to_string())});
+  dial({.address = comm::stream_address_of(address, address.to_string())});
 }
 
 std::size_t Mesh::dials_under_way() const {
@@ -383,11 +384,11 @@ void Mesh::dial(Dial dial) {
   if (dial.leave_by == base::Instant()) {
     dial.leave_by = clock_.now() + kHelloTimeout;
   }
-  base::Result<net::UniqueFd> socket = begin_to_connect(dial.address);
-  const base::Result<Random> random = draw_random();
+  base::Result<net::UniqueFd> socket = comm::begin_to_connect(dial.address);
+  const base::Result<comm::Random> random = comm::draw_random();
   if (!socket.ok() || !random.ok()) {
-    log_warn("a member of the job cannot be reached: {}",
-             socket.ok() ? random.status().message() : socket.status().message());
+    observe::log_warn("a member of the job cannot be reached: {}",
+                      socket.ok() ? random.status().message() : socket.status().message());
     if (dial.expected != 0) {
       listener_.on_lost(dial.expected);
       forget(dial.expected);
@@ -407,12 +408,12 @@ void Mesh::begin_stream(std::unique_ptr<Stream> stream) {
 
 void Mesh::accept_all() {
   for (std::size_t count = 0; count < kAcceptsPerTurn; ++count) {
-    AcceptedClient newcomer = accept_from(listening_);
+    comm::AcceptedClient newcomer = comm::accept_from(listening_);
     if (newcomer.is_out_of_files) {
       closed_until_ = clock_.now() + kCrowdedPause;
       return;
     }
-    const base::Result<Random> random = draw_random();
+    const base::Result<comm::Random> random = comm::draw_random();
     if (!newcomer.socket.valid() || !random.ok()) {
       return;
     }
@@ -458,7 +459,7 @@ Mesh::Stream* Mesh::stream_to(membership::MemberId member) {
 
 void Mesh::send(membership::MemberId to, base::ByteView message) {
   if (Stream* stream = stream_to(to)) {
-    stream->send({FrameType::kMemberMessage, Blob(message.begin(), message.end())});
+    stream->send({comm::FrameType::kMemberMessage, comm::Blob(message.begin(), message.end())});
   }
 }
 
@@ -471,7 +472,7 @@ void Mesh::close(membership::MemberId member) {
 void Mesh::reply(std::uint64_t asker, std::string_view text) {
   const auto found = streams_.find(asker);
   if (found != streams_.end()) {
-    found->second->answer(encode_text(FrameType::kReply, text), clock_.now() + kHelloTimeout);
+    found->second->answer(encode_text(comm::FrameType::kReply, text), clock_.now() + kHelloTimeout);
   }
 }
 
@@ -524,7 +525,7 @@ void Mesh::serve(Stream& stream, short events) {
 
 void Mesh::handle_frames(Stream& stream) {
   while (true) {
-    const std::optional<Frame> frame = stream.next();
+    const std::optional<comm::Frame> frame = stream.next();
     if (stream.has_just_shaken() && stream.is_dialler()) {
       stream.send_hello(encode(own_hello()));
     }
@@ -535,24 +536,24 @@ void Mesh::handle_frames(Stream& stream) {
   }
 }
 
-void Mesh::handle_frame(Stream& stream, const Frame& frame) {
+void Mesh::handle_frame(Stream& stream, const comm::Frame& frame) {
   using State = Stream::State;
-  if (stream.state() == State::kHello && frame.type == FrameType::kMember) {
+  if (stream.state() == State::kHello && frame.type == comm::FrameType::kMember) {
     handle_hello(stream, frame);
-  } else if (stream.state() == State::kProof && frame.type == FrameType::kProof) {
+  } else if (stream.state() == State::kProof && frame.type == comm::FrameType::kProof) {
     handle_proof(stream);
-  } else if (frame.type == FrameType::kQuestion &&
+  } else if (frame.type == comm::FrameType::kQuestion &&
              (stream.state() == State::kHello || stream.state() == State::kQuerying)) {
     stream.ask();
     listener_.on_question(stream.number(), text_of(frame));
-  } else if (stream.state() == State::kOpen && frame.type == FrameType::kMemberMessage) {
+  } else if (stream.state() == State::kOpen && frame.type == comm::FrameType::kMemberMessage) {
     listener_.on_member_message(stream.member(), frame.body);
-  } else if (stream.state() == State::kOpen && frame.type == FrameType::kRoster) {
+  } else if (stream.state() == State::kOpen && frame.type == comm::FrameType::kRoster) {
     handle_roster(frame);
-  } else if (stream.state() == State::kOpen && frame.type == FrameType::kWelcomeMember) {
+  } else if (stream.state() == State::kOpen && frame.type == comm::FrameType::kWelcomeMember) {
     handle_welcome(frame);
-  } else if (frame.type == FrameType::kRefusal) {
-    const base::Result<Refusal> refusal = parse_refusal(frame.body);
+  } else if (frame.type == comm::FrameType::kRefusal) {
+    const base::Result<comm::Refusal> refusal = comm::parse_refusal(frame.body);
     stream.end(refusal.ok() ? refusal->reason : refusal.status().message());
   } else {
     stream.end("it said something that does not belong there");
@@ -596,11 +597,11 @@ std::string Mesh::objection_to(const MemberHello& hello, const Stream& stream) c
 }
 
 void Mesh::refuse(Stream& stream, const std::string& why) {
-  stream.send(encode(Refusal{.final = true, .reason = why}));
+  stream.send(encode(comm::Refusal{.final = true, .reason = why}));
   stream.end(why);
 }
 
-void Mesh::handle_hello(Stream& stream, const Frame& frame) {
+void Mesh::handle_hello(Stream& stream, const comm::Frame& frame) {
   const base::Result<MemberHello> hello = parse_member_hello(frame.body);
   const std::string why = hello.ok() ? objection_to(*hello, stream) : hello.status().message();
   if (!why.empty()) {
@@ -643,7 +644,7 @@ void Mesh::note_ended(membership::MemberId member) {
 
 // The smaller id of each pair dials: either the newcomer or the member that gets this roster.
 void Mesh::announce(const MemberCard& newcomer) {
-  const Frame roster = encode_roster({newcomer});
+  const comm::Frame roster = encode_roster({newcomer});
   for (const auto& [member, number] : open_) {
     if (member != newcomer.id) {
       streams_.at(number)->send(roster);
@@ -651,13 +652,13 @@ void Mesh::announce(const MemberCard& newcomer) {
   }
 }
 
-void Mesh::handle_welcome(const Frame& frame) {
+void Mesh::handle_welcome(const comm::Frame& frame) {
   if (config_.standing != Standing::kNewcomer) {
     return;  // already welcomed by another member
   }
   const base::Result<MemberWelcome> welcome = parse_member_welcome(frame.body);
   if (!welcome.ok()) {
-    log_warn("the job's welcome makes no sense: {}", welcome.status().message());
+    observe::log_warn("the job's welcome makes no sense: {}", welcome.status().message());
     return;
   }
   become_member();
@@ -667,7 +668,7 @@ void Mesh::handle_welcome(const Frame& frame) {
   }
 }
 
-void Mesh::handle_roster(const Frame& frame) {
+void Mesh::handle_roster(const comm::Frame& frame) {
   const base::Result<std::vector<MemberCard>> cards = parse_roster(frame.body);
   if (!cards.ok()) {
     return;
@@ -691,8 +692,8 @@ void Mesh::drop_ended() {
       continue;
     }
     if (stream.member() != 0) {
-      log_info(LogSubsystem::kNet, "{} is out of reach: {}", known_.at(stream.member()).name,
-               stream.trouble());
+      observe::log_info(observe::LogSubsystem::kNet, "{} is out of reach: {}",
+                        known_.at(stream.member()).name, stream.trouble());
       open_.erase(stream.member());
       note_ended(stream.member());
       lost.push_back(stream.member());
@@ -703,13 +704,14 @@ void Mesh::drop_ended() {
                           .leave_by = stream.dial_until()});
     } else if (stream.is_dialler()) {
       refusal = stream.trouble();
-      log_info(LogSubsystem::kNet, "a member cannot be reached: {}", refusal);
+      observe::log_info(observe::LogSubsystem::kNet, "a member cannot be reached: {}", refusal);
       if (stream.expected() != 0 && !open_.contains(stream.expected())) {
         lost.push_back(stream.expected());
       }
     } else if (stream.has_heard_hello()) {
-      log_info(LogSubsystem::kNet, "a process that connected as a member was not let in: {}",
-               stream.trouble());
+      observe::log_info(observe::LogSubsystem::kNet,
+                        "a process that connected as a member was not let in: {}",
+                        stream.trouble());
     }
     strangers_.remove(at->first);
     at = streams_.erase(at);
@@ -723,4 +725,4 @@ void Mesh::drop_ended() {
   }
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

@@ -41,7 +41,7 @@
 #include "net/stranger_table.h"
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 class MeshListener {
  public:
@@ -72,8 +72,8 @@ class Mesh {
   static constexpr std::size_t kStrangerBytes = 128 * 1024;
 
   struct Config {
-    Nonce job{};
-    Credential credential{};  // shared by all members of the job
+    launch::Nonce job{};
+    comm::Credential credential{};  // shared by all members of the job
     Standing standing = Standing::kMember;
     net::SocketAddress listen{};  // its port may be 0
     MemberKey key{};              // of this process, with its id
@@ -109,7 +109,7 @@ class Mesh {
  private:
   class Stream;
   struct Dial {
-    StreamAddress address{};
+    comm::StreamAddress address{};
     membership::MemberId expected = 0;  // 0: any member of the job
     base::Instant at{};
     base::Instant leave_by{};  // zero until the first attempt
@@ -128,15 +128,15 @@ class Mesh {
   void begin_stream(std::unique_ptr<Stream> stream);
   void serve(Stream& stream, short events);
   void handle_frames(Stream& stream);
-  void handle_frame(Stream& stream, const Frame& frame);
+  void handle_frame(Stream& stream, const comm::Frame& frame);
   MemberHello own_hello() const;
-  void handle_hello(Stream& stream, const Frame& frame);
+  void handle_hello(Stream& stream, const comm::Frame& frame);
   void handle_proof(Stream& stream);
   void refuse(Stream& stream, const std::string& why);
   std::string objection_to(const MemberHello& hello, const Stream& stream) const;
   void note_ended(membership::MemberId member);
-  void handle_welcome(const Frame& frame);
-  void handle_roster(const Frame& frame);
+  void handle_welcome(const comm::Frame& frame);
+  void handle_roster(const comm::Frame& frame);
   void announce(const MemberCard& newcomer);
   void drop_ended();
   Stream* stream_to(membership::MemberId member);
@@ -149,7 +149,7 @@ class Mesh {
   std::uint64_t next_stream_ = 1;
   std::unordered_map<std::uint64_t, std::unique_ptr<Stream>> streams_;  // by number
   net::StrangerTable strangers_{
-      net::StrangerTable::most_of(net::StrangerTable::files_of_process(), kStrangerBytes)};
+      net::StrangerTable::most_of(net::StrangerTable::files_of_process(), comm::kStrangerBytes)};
   base::Instant closed_until_{};  // no accept before then
   std::vector<Dial> redials_{};   // to members that turned this one away
   std::deque<Dial> waiting_{};    // until earlier dials are done
@@ -159,4 +159,4 @@ class Mesh {
   std::unordered_set<membership::MemberId> ended_;
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

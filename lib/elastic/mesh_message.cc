@@ -12,27 +12,27 @@
 #include "base/text.h"
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 namespace {
 
-void put_bytes(Blob& out, base::ByteView bytes) {
+void put_bytes(comm::Blob& out, base::ByteView bytes) {
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
 
-void put_text(Blob& out, std::string_view text) {
+void put_text(comm::Blob& out, std::string_view text) {
   const std::string cut = base::printable_prefix(text, kMaxMeshText);
   base::append_le(out, static_cast<std::uint16_t>(cut.size()));
   out.insert(out.end(), cut.begin(), cut.end());
 }
 
-void put_card(Blob& out, const MemberCard& card) {
+void put_card(comm::Blob& out, const MemberCard& card) {
   base::append_le(out, card.id);
   put_text(out, card.address.to_string());
   put_text(out, card.name);
 }
 
-void put_cards(Blob& out, const std::vector<MemberCard>& cards) {
+void put_cards(comm::Blob& out, const std::vector<MemberCard>& cards) {
   const std::size_t count = std::min(cards.size(), kMaxRoster);
   base::append_le(out, static_cast<std::uint16_t>(count));
   for (std::size_t i = 0; i < count; ++i) {
@@ -86,36 +86,36 @@ base::Result<std::vector<MemberCard>> take_cards(base::ByteReader& reader) {
 
 }  // namespace
 
-Frame encode(const MemberHello& hello) {
-  Blob body;
+comm::Frame encode(const MemberHello& hello) {
+  comm::Blob body;
   put_bytes(body, hello.job);
   base::append_le(body, static_cast<std::uint8_t>(hello.standing));
   put_bytes(body, hello.key);
   put_text(body, hello.version);
   put_card(body, hello.card);
-  return {FrameType::kMember, std::move(body)};
+  return {comm::FrameType::kMember, std::move(body)};
 }
 
-Frame encode_member_proof() {
-  return {FrameType::kProof, {}};
+comm::Frame encode_member_proof() {
+  return {comm::FrameType::kProof, {}};
 }
 
-Frame encode(const MemberWelcome& welcome) {
-  Blob body;
+comm::Frame encode(const MemberWelcome& welcome) {
+  comm::Blob body;
   put_bytes(body, welcome.key.bytes);
   put_cards(body, welcome.cards);
-  return {FrameType::kWelcomeMember, std::move(body)};
+  return {comm::FrameType::kWelcomeMember, std::move(body)};
 }
 
-Frame encode_roster(const std::vector<MemberCard>& cards) {
-  Blob body;
+comm::Frame encode_roster(const std::vector<MemberCard>& cards) {
+  comm::Blob body;
   put_cards(body, cards);
-  return {FrameType::kRoster, std::move(body)};
+  return {comm::FrameType::kRoster, std::move(body)};
 }
 
-Frame encode_text(FrameType type, std::string_view text) {
+comm::Frame encode_text(comm::FrameType type, std::string_view text) {
   const std::string_view cut = text.substr(0, kMaxReplyBytes);
-  return {type, Blob(cut.begin(), cut.end())};
+  return {type, comm::Blob(cut.begin(), cut.end())};
 }
 
 base::Result<MemberHello> parse_member_hello(base::ByteView body) {
@@ -152,9 +152,9 @@ base::Result<std::vector<MemberCard>> parse_roster(base::ByteView body) {
   return take_cards(reader);
 }
 
-base::Result<membership::Handle> encode_handle(const std::vector<Blob>& cards) {
+base::Result<membership::Handle> encode_handle(const std::vector<comm::Blob>& cards) {
   membership::Handle handle = {static_cast<std::uint8_t>(cards.size())};
-  for (const Blob& card : cards) {
+  for (const comm::Blob& card : cards) {
     const std::size_t at = handle.size();
     handle.resize(at + 2);
     base::store_le(handle.data() + at, static_cast<std::uint16_t>(card.size()));
@@ -169,10 +169,10 @@ base::Result<membership::Handle> encode_handle(const std::vector<Blob>& cards) {
   return handle;
 }
 
-base::Result<std::vector<Blob>> parse_handle(const membership::Handle& handle) {
+base::Result<std::vector<comm::Blob>> parse_handle(const membership::Handle& handle) {
   base::ByteReader reader(handle);
-  std::vector<Blob> cards(reader.read<std::uint8_t>());
-  for (Blob& card : cards) {
+  std::vector<comm::Blob> cards(reader.read<std::uint8_t>());
+  for (comm::Blob& card : cards) {
     const base::ByteView bytes = reader.take(reader.read<std::uint16_t>());
     card.assign(bytes.begin(), bytes.end());
   }
@@ -197,7 +197,7 @@ struct FreeContext {
 using OpenSslKey = std::unique_ptr<EVP_PKEY, FreeKey>;
 using OpenSslContext = std::unique_ptr<EVP_PKEY_CTX, FreeContext>;
 
-OpenSslKey private_half(const SealKey& key) {
+OpenSslKey private_half(const comm::SealKey& key) {
   return OpenSslKey(
       EVP_PKEY_new_raw_private_key(EVP_PKEY_X25519, nullptr, key.bytes.data(), key.bytes.size()));
 }
@@ -222,9 +222,9 @@ bool agree(const MemberKey& own, const MemberPublicKey& peer, base::MutableByteV
 }  // namespace
 
 base::Result<membership::MemberId> id_of(const MemberPublicKey& key) {
-  Blob message(kIdLabel.begin(), kIdLabel.end());
+  comm::Blob message(kIdLabel.begin(), kIdLabel.end());
   message.insert(message.end(), key.begin(), key.end());
-  const base::Result<Digest> digest = sha256(message);
+  const base::Result<comm::Digest> digest = comm::sha256(message);
   if (!digest.ok()) {
     return digest.status();
   }
@@ -250,15 +250,15 @@ base::Result<MemberKey> MemberKey::draw() {
   return drawn;
 }
 
-base::Result<Channel> channel_between(const MemberKey& own, const MemberStream& stream) {
-  const SealKey& credential = stream.credential.key();
-  wire::Key<2 * SealKey::kBytes> secret;
+base::Result<comm::Channel> channel_between(const MemberKey& own, const MemberStream& stream) {
+  const comm::SealKey& credential = stream.credential.key();
+  wire::Key<2 * comm::SealKey::kBytes> secret;
   const base::MutableByteView bytes(secret.bytes);
-  if (!agree(own, stream.peer, bytes.first(SealKey::kBytes))) {
+  if (!agree(own, stream.peer, bytes.first(comm::SealKey::kBytes))) {
     return base::Status(base::StatusCode::kForeign, "its public key cannot be used");
   }
-  std::ranges::copy(credential.bytes, bytes.subspan(SealKey::kBytes).begin());
-  Blob salt;
+  std::ranges::copy(credential.bytes, bytes.subspan(comm::SealKey::kBytes).begin());
+  comm::Blob salt;
   const auto add = [&salt](const auto& part) { salt.insert(salt.end(), part.begin(), part.end()); };
   add(stream.is_dialler ? stream.own : stream.peers);
   add(stream.is_dialler ? stream.peers : stream.own);
@@ -266,14 +266,14 @@ base::Result<Channel> channel_between(const MemberKey& own, const MemberStream& 
   add(stream.is_dialler ? stream.peer : own.public_key());
   for (const base::ByteView hello : {stream.is_dialler ? stream.own_hello : stream.peers_hello,
                                      stream.is_dialler ? stream.peers_hello : stream.own_hello}) {
-    const base::Result<Digest> digest = sha256(hello);
+    const base::Result<comm::Digest> digest = comm::sha256(hello);
     if (!digest.ok()) {
       return digest.status();
     }
     add(*digest);
   }
-  SealKey from_dialler;
-  SealKey to_dialler;
+  comm::SealKey from_dialler;
+  comm::SealKey to_dialler;
   base::Status status =
       wire::derive(secret.bytes, salt, wire::KeyLabel::kMemberFromDialler, from_dialler.bytes);
   if (status.ok()) {
@@ -282,7 +282,8 @@ base::Result<Channel> channel_between(const MemberKey& own, const MemberStream& 
   if (!status.ok()) {
     return status;
   }
-  return stream.is_dialler ? Channel(from_dialler, to_dialler) : Channel(to_dialler, from_dialler);
+  return stream.is_dialler ? comm::Channel(from_dialler, to_dialler)
+                           : comm::Channel(to_dialler, from_dialler);
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

@@ -16,7 +16,7 @@
 #include "net/address.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 // ------------------------------------------------------------------ the key of a member
 
@@ -50,26 +50,26 @@ class MemberKey {
 
   const MemberPublicKey& public_key() const { return public_; }
   membership::MemberId id() const { return id_; }
-  const SealKey& private_key() const { return private_; }
+  const comm::SealKey& private_key() const { return private_; }
 
  private:
-  SealKey private_;
+  comm::SealKey private_;
   MemberPublicKey public_{};
   membership::MemberId id_ = 0;
 };
 
 // One stream between two members.
 struct MemberStream {
-  const Credential& credential;
+  const comm::Credential& credential;
   MemberPublicKey peer{};
   bool is_dialler = false;  // this side dialled
-  Random own{};             // the handshake's
-  Random peers{};
+  comm::Random own{};       // the handshake's
+  comm::Random peers{};
   base::ByteView own_hello{};  // bodies of the MEMBER frames, as they were said and heard
   base::ByteView peers_hello{};
 };
 // The channel that only `own` and the stream's peer can use.
-base::Result<Channel> channel_between(const MemberKey& own, const MemberStream& stream);
+base::Result<comm::Channel> channel_between(const MemberKey& own, const MemberStream& stream);
 
 // ------------------------------------------------------------------ messages
 
@@ -109,7 +109,7 @@ enum class Standing : std::uint8_t {
 };
 
 struct MemberHello {
-  Nonce job{};
+  launch::Nonce job{};
   Standing standing = Standing::kMember;
   MemberPublicKey key{};  // the card's id is its id
   std::string version{};  // of the library
@@ -121,11 +121,11 @@ struct MemberWelcome {
   std::vector<MemberCard> cards{};
 };
 
-Frame encode(const MemberHello& hello);
-Frame encode_member_proof();
-Frame encode(const MemberWelcome& welcome);
-Frame encode_roster(const std::vector<MemberCard>& cards);
-Frame encode_text(FrameType type, std::string_view text);
+comm::Frame encode(const MemberHello& hello);
+comm::Frame encode_member_proof();
+comm::Frame encode(const MemberWelcome& welcome);
+comm::Frame encode_roster(const std::vector<MemberCard>& cards);
+comm::Frame encode_text(comm::FrameType type, std::string_view text);
 
 base::Result<MemberHello> parse_member_hello(base::ByteView body);
 base::Result<MemberWelcome> parse_member_welcome(base::ByteView body);
@@ -135,7 +135,7 @@ base::Result<std::vector<MemberCard>> parse_roster(base::ByteView body);
 // is a count (1 byte), then for each card its length (2 bytes) and its bytes. Any bytes give cards
 // or an error. Pure.
 
-base::Result<membership::Handle> encode_handle(const std::vector<Blob>& cards);
-base::Result<std::vector<Blob>> parse_handle(const membership::Handle& handle);
+base::Result<membership::Handle> encode_handle(const std::vector<comm::Blob>& cards);
+base::Result<std::vector<comm::Blob>> parse_handle(const membership::Handle& handle);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

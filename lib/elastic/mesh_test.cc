@@ -13,7 +13,7 @@
 #include "elastic/mesh_message.h"
 #include "harness/slowdown.h"
 
-namespace spillway::runtime {
+namespace spillway::elastic {
 
 namespace {
 
@@ -24,7 +24,7 @@ class MeshProcess : private MeshListener {
  public:
   explicit MeshProcess(const MemberKey& key, Standing standing = Standing::kMember) {
     mesh_ = Mesh::open({.job = {7},
-                        .credential = Credential::of_id({7}).value(),
+                        .credential = comm::Credential::of_id({7}).value(),
                         .standing = standing,
                         .listen = net::SocketAddress::parse("127.0.0.1:0").value(),
                         .key = key,
@@ -132,8 +132,8 @@ TEST(Mesh, ASecondProcessWithALivingMembersKeyIsRefused) {
 
 // ------------------------------------------------------------------ keys of members
 
-const Credential& shared_credential() {
-  static const Credential credential = Credential::of_id({7}).value();
+const comm::Credential& shared_credential() {
+  static const comm::Credential credential = comm::Credential::of_id({7}).value();
   return credential;
 }
 
@@ -142,8 +142,8 @@ constexpr std::array<std::uint8_t, 3> kDialledHello = {4, 5, 6};
 
 // The stream on which both sides have these randoms.
 MemberStream stream_to(const MemberKey& peer, bool is_dialler, std::uint8_t randoms = 1) {
-  const Random dialler = {randoms, 1};
-  const Random dialled = {randoms, 2};
+  const comm::Random dialler = {randoms, 1};
+  const comm::Random dialled = {randoms, 2};
   return {.credential = shared_credential(),
           .peer = peer.public_key(),
           .is_dialler = is_dialler,
@@ -154,19 +154,19 @@ MemberStream stream_to(const MemberKey& peer, bool is_dialler, std::uint8_t rand
 }
 
 // True if a frame of `from` opens at `to`.
-bool opens(Channel from, Channel to) {
-  const Frame frame{FrameType::kMemberMessage, {1, 2, 3}};
-  FrameReader reader(kMaxAnswerBytes);
+bool opens(comm::Channel from, comm::Channel to) {
+  const comm::Frame frame{comm::FrameType::kMemberMessage, {1, 2, 3}};
+  comm::FrameReader reader(comm::kMaxAnswerBytes);
   reader.append(from.pack(frame).value());
-  const base::Result<Frame> opened = to.unpack(reader.next().value().value());
+  const base::Result<comm::Frame> opened = to.unpack(reader.next().value().value());
   return opened.ok() && opened->body == frame.body;
 }
 
 TEST(MemberKey, TwoMembersDeriveTheSameKeysForBothDirections) {
   const MemberKey one = MemberKey::draw().value();
   const MemberKey other = MemberKey::draw().value();
-  const Channel dialler = channel_between(one, stream_to(other, true)).value();
-  const Channel dialled = channel_between(other, stream_to(one, false)).value();
+  const comm::Channel dialler = channel_between(one, stream_to(other, true)).value();
+  const comm::Channel dialled = channel_between(other, stream_to(one, false)).value();
   EXPECT_TRUE(opens(dialler, dialled));
   EXPECT_TRUE(opens(dialled, dialler));
   EXPECT_FALSE(opens(dialler, dialler)) << "a frame can be reflected to its sender";
@@ -176,13 +176,13 @@ TEST(MemberKey, OnlyThePairDerivesTheKeysOfItsStream) {
   const MemberKey one = MemberKey::draw().value();
   const MemberKey other = MemberKey::draw().value();
   const MemberKey third = MemberKey::draw().value();
-  const Channel dialled = channel_between(other, stream_to(one, false)).value();
+  const comm::Channel dialled = channel_between(other, stream_to(one, false)).value();
   EXPECT_FALSE(opens(channel_between(third, stream_to(other, true)).value(), dialled));
   EXPECT_FALSE(opens(channel_between(one, stream_to(third, true)).value(), dialled));
   EXPECT_FALSE(opens(channel_between(one, stream_to(other, true, 2)).value(), dialled))
       << "a proof of one stream counts on another";
   MemberStream elsewhere = stream_to(other, true);
-  const Credential credential = Credential::of_id({8}).value();
+  const comm::Credential credential = comm::Credential::of_id({8}).value();
   EXPECT_FALSE(opens(channel_between(one, {.credential = credential,
                                            .peer = elsewhere.peer,
                                            .is_dialler = true,
@@ -198,14 +198,14 @@ TEST(MemberKey, OnlyThePairDerivesTheKeysOfItsStream) {
 TEST(MemberKey, AHelloThatWasChangedOnItsWayIsRefused) {
   const MemberKey one = MemberKey::draw().value();
   const MemberKey other = MemberKey::draw().value();
-  const Channel dialler = channel_between(one, stream_to(other, true)).value();
+  const comm::Channel dialler = channel_between(one, stream_to(other, true)).value();
   const std::array<std::uint8_t, 3> changed = {1, 2, 2};
   const std::array<std::uint8_t, 6> joined = {1, 2, 3, 4, 5, 6};
   const auto expect_refused = [&](base::ByteView own_hello, base::ByteView peers_hello) {
     MemberStream stream = stream_to(one, false);
     stream.own_hello = own_hello;
     stream.peers_hello = peers_hello;
-    const Channel dialled = channel_between(other, stream).value();
+    const comm::Channel dialled = channel_between(other, stream).value();
     EXPECT_FALSE(opens(dialler, dialled));
     EXPECT_FALSE(opens(dialled, dialler));
   };
@@ -236,4 +236,4 @@ TEST(MemberKey, APublicKeyOfSmallOrderIsRefused) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::elastic

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-namespace spillway::runtime {
+namespace spillway::launch {
 
 namespace {
 
@@ -151,4 +151,4 @@ base::Result<net::InterfaceAddress> choose_interface(
   return found ? base::Result<net::InterfaceAddress>(*found) : nothing_fits(interfaces, choice);
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

@@ -5,7 +5,7 @@
 
 #include "launch/launch.h"
 
-namespace spillway::runtime {
+namespace spillway::launch {
 
 namespace {
 
@@ -92,4 +92,4 @@ TEST(Interfaces, OfThisHostIncludeLoopback) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

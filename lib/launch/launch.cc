@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::launch {
 
 namespace {
 
@@ -392,4 +392,4 @@ std::vector<Place> derived_places(std::string_view host, std::span<const std::st
   return places;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

@@ -34,7 +34,7 @@
 #include "base/units.h"
 #include "net/address.h"
 
-namespace spillway::runtime {
+namespace spillway::launch {
 
 // ------------------------------------------------------------------ where ranks meet
 
@@ -308,4 +308,4 @@ base::Result<InterfaceChoice> interface_choice(const base::Environment& environm
 base::Result<net::InterfaceAddress> choose_interface(
     std::span<const net::InterfaceAddress> interfaces, const InterfaceChoice& choice);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

@@ -5,7 +5,7 @@
 
 #include "launch/launch.h"
 
-namespace spillway::runtime {
+namespace spillway::launch {
 
 namespace {
 
@@ -442,4 +442,4 @@ TEST(NodeList, CountsTasksPerNode) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

@@ -8,7 +8,7 @@
 
 #include "net/address.h"
 
-namespace spillway::runtime {
+namespace spillway::launch {
 
 namespace {
 
@@ -314,4 +314,4 @@ const LaunchFamily kPmiFamily = {.launcher = "pmix",
                                  .identity = pmi_identity,
                                  .meeting = pmi_meeting};
 
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

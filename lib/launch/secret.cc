@@ -22,7 +22,7 @@
 #include "net/system_call.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::launch {
 namespace {
 
 base::Result<Secret> checked(Secret secret, std::string_view whose) {
@@ -187,4 +187,4 @@ base::Result<Secret> secret_from(const base::Environment& environment, const Sec
   return descriptor ? read_descriptor(*descriptor) : read_path(file);
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

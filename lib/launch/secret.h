@@ -23,7 +23,7 @@
 #include "base/units.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::launch {
 
 inline constexpr auto kMinSecretBytes =
     static_cast<std::size_t>(base::variable("SPILLWAY_SECRET").least);
@@ -53,4 +53,4 @@ class Secret {
 // `given`: the argument, or empty. Returns an empty secret if there is none.
 base::Result<Secret> secret_from(const base::Environment& environment, const Secret& given = {});
 
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

@@ -15,7 +15,7 @@
 
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::launch {
 namespace {
 
 constexpr const char* kText = "sixteen or more bytes";
@@ -130,4 +130,4 @@ TEST(Secret, IsGoneWhenWiped) {
 }
 
 }  // namespace
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

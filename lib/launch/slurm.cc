@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace spillway::runtime {
+namespace spillway::launch {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -260,4 +260,4 @@ const LaunchFamily kSlurmFamily = {.launcher = "slurm",
                                    .identity = slurm_identity,
                                    .meeting = meeting_of_step};
 
-}  // namespace spillway::runtime
+}  // namespace spillway::launch

@@ -16,7 +16,7 @@
 #include "launch/launch.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 namespace {
 
 constexpr std::size_t kWrittenTogether = 1 << 16;
@@ -112,7 +112,8 @@ base::Result<std::shared_ptr<ExecutionTrace>> ExecutionTrace::open(
     const std::string& folder, const base::Environment& environment, const Identity& identity) {
   std::uint32_t rank = identity.rank;
   std::uint32_t world = identity.world - identity.servers;
-  const base::Result<std::optional<LaunchOutline>> launch = outline_of_launch(environment);
+  const base::Result<std::optional<launch::LaunchOutline>> launch =
+      launch::outline_of_launch(environment);
   if (launch.ok() && *launch && (*launch)->position.world >= world) {
     rank = (*launch)->position.rank;
     world = (*launch)->position.world;
@@ -262,4 +263,4 @@ void ExecutionTrace::write_out() {
   bytes_.clear();
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

@@ -39,7 +39,7 @@
 #include "observe/chakra.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 // Is told when a caller waits for a request and when the request ends.
 
@@ -112,4 +112,4 @@ class ExecutionTrace : public std::enable_shared_from_this<ExecutionTrace> {
   std::string bytes_;
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

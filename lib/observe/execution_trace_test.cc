@@ -13,7 +13,7 @@
 #include "observe/chakra.h"
 #include "observe/execution_trace.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 namespace {
 
@@ -193,7 +193,7 @@ TEST_F(ExecutionTraceTest, AFolderThatCannotBeIsASentence) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe
 
 // ------------------------------------------------------------------ chakra
 

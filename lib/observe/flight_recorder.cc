@@ -23,7 +23,7 @@
 #include "observe/log.h"
 #include "observe/operation_record.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 namespace {
 
@@ -380,4 +380,4 @@ base::Status install_signal_dump(const DumpConfig& config) {
   return status;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

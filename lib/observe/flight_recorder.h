@@ -35,7 +35,7 @@
 #include "observe/log.h"
 #include "observe/operation_record.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 // A record that one thread writes while any other thread, or a signal handler, reads it.
 //
@@ -171,4 +171,4 @@ DumpConfig dump_config(const base::Environment& environment);
 // Only the first call with a signal in a process installs; later ones change nothing.
 base::Status install_signal_dump(const DumpConfig& config);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

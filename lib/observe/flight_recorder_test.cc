@@ -20,7 +20,7 @@
 #include "observe/observe_testing.h"
 #include "observe/operation_observer.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 namespace {
 
@@ -403,4 +403,4 @@ TEST(SignalDump, ReadsItsVariable) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

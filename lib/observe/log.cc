@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "base/version.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 namespace {
 
@@ -234,4 +234,4 @@ std::string expand_path(std::string_view pattern, const Identity* identity) {
   return path;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

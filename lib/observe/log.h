@@ -29,7 +29,7 @@
 
 #include "base/environment.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 inline constexpr std::size_t kMaxLineBytes = 4096;
 
@@ -128,4 +128,4 @@ std::string host_name();
 // Without an `identity`, %r and %c stay as they are. A '/' in a communicator's name becomes '_'.
 std::string expand_path(std::string_view pattern, const Identity* identity);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

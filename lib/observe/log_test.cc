@@ -10,7 +10,7 @@
 #include "base/version.h"
 #include "observe/observe_testing.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 namespace {
 
 TEST(DebugLog, ALineSaysWhoWhereAndWhat) {
@@ -129,4 +129,4 @@ TEST(PathPattern, FillsInWhatIsKnown) {
 }
 
 }  // namespace
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

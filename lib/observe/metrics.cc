@@ -19,7 +19,7 @@
 #include "observe/log.h"
 #include "observe/operation_record.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 void DurationHistogram::add(base::Duration duration) {
   const auto* bucket = std::lower_bound(kBuckets.begin(), kBuckets.end(), duration);
@@ -501,4 +501,4 @@ std::optional<net::SocketAddress> MetricsExport::address() const {
   return server_ ? server_->address() : std::nullopt;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

@@ -38,7 +38,7 @@
 #include "observe/log.h"
 #include "observe/operation_record.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 class DurationHistogram {
  public:
@@ -197,4 +197,4 @@ class MetricsExport {
   std::shared_ptr<MetricsPlace> server_;
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

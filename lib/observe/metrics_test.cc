@@ -17,7 +17,7 @@
 #include "observe/metrics.h"
 #include "observe/observe_testing.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 namespace {
 
@@ -367,4 +367,4 @@ TEST(MetricsExport, APortThatIsTakenIsWarnedOf) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

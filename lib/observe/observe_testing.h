@@ -17,7 +17,7 @@
 #include "observe/log.h"
 #include "observe/operation_record.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 inline std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -96,4 +96,4 @@ inline bool is_uniform(const OperationRecord& record) {
          record.message[100] == record.message.front();
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

@@ -7,7 +7,7 @@
 #include "observe/log.h"
 #include "observe/metrics.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 namespace {
 
@@ -246,4 +246,4 @@ void WaitWatch::tell(const transport::EndpointCounters& counters) {
   told_.wasted_bytes = counters.wasted_bytes;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

@@ -22,7 +22,7 @@
 #include "observe/timeline.h"
 #include "transport/endpoint.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 // Samples what a communicator's operations wait for, and counts it on a board that the observing
 // process, such as a lab, creates (net/wait_board.h):
@@ -103,4 +103,4 @@ class OperationObserver {
   std::unique_ptr<MetricsExport> exported_;  // last: its threads read the others
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

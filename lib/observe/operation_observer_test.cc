@@ -9,7 +9,7 @@
 #include "observe/operation_observer.h"
 #include "observe/operation_record.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 namespace {
 
@@ -190,4 +190,4 @@ TEST(CleanText, CutsBetweenCharacters) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

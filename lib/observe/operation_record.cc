@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstdint>
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 const char* operation_state_name(OperationState state) {
   switch (state) {
@@ -161,4 +161,4 @@ void SignalText::flush() {
   }
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "base/units.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 enum class OperationState : std::uint8_t { kQueued, kRunning, kDone, kFailed };
 
@@ -111,4 +111,4 @@ class SignalText {
   std::array<char, kBufferBytes> buffer_;
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

@@ -17,7 +17,7 @@
 #include "observe/log.h"
 #include "observe/operation_record.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 namespace {
 
 // Begin and end events, for an operation and for its time in the queue.
@@ -181,4 +181,4 @@ std::unique_ptr<Timeline> open_timeline(const std::string& path, const Identity&
   return std::move(timeline).value();
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

@@ -32,7 +32,7 @@
 #include "observe/log.h"
 #include "observe/operation_record.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 
 class Timeline {
  public:
@@ -73,4 +73,4 @@ class Timeline {
 // Null if there is no path, or (with a warning) if the file cannot be opened.
 std::unique_ptr<Timeline> open_timeline(const std::string& path, const Identity& identity);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

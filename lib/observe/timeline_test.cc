@@ -11,7 +11,7 @@
 #include "observe/observe_testing.h"
 #include "observe/operation_observer.h"
 
-namespace spillway::runtime {
+namespace spillway::observe {
 namespace {
 
 using nlohmann::json;
@@ -188,4 +188,4 @@ TEST_F(TimelineTest, TheVariableNamesTheFile) {
 }
 
 }  // namespace
-}  // namespace spillway::runtime
+}  // namespace spillway::observe

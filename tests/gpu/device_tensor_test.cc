@@ -15,8 +15,8 @@ namespace spillway::gpu {
 namespace {
 
 using collective::Operation;
-using runtime::testing_job::run_job;
-using runtime::testing_job::test_patience;
+using comm::testing_job::run_job;
+using comm::testing_job::test_patience;
 
 TEST(DeviceTensor, AddsUpToTheCpusBits) {
   const SumCase sum(20'001);
@@ -46,7 +46,7 @@ std::vector<RankResult> reduce(
     const std::optional<collective::Tolerance>& tolerance = collective::Tolerance{
         .precision = 12, .loss_bound_ppm = 0}) {
   std::vector<RankResult> results(world);
-  run_job(world, 0, [&](runtime::Communicator& rank) {
+  run_job(world, 0, [&](comm::Communicator& rank) {
     RankResult& result = results[rank.rank()];
     result.values = codec::gaussian_values(count, rank.rank() + 1U);
     Operation operation{.op = collective::ReduceOp::kAverage,
@@ -87,7 +87,7 @@ TEST(DeviceTensor, RanksWithAndWithoutADeviceEndWithTheSameBytes) {
 double error_after_steps(std::size_t count, const collective::Tolerance& tolerance) {
   constexpr int kSteps = 12;
   std::vector<std::vector<float>> totals(3, std::vector<float>(count));
-  run_job(3, 0, [&](runtime::Communicator& rank) {
+  run_job(3, 0, [&](comm::Communicator& rank) {
     const std::vector<float> gradient = codec::gaussian_values(count, rank.rank() + 1U);
     for (int step = 0; step < kSteps; ++step) {
       std::vector<float> values = gradient;
@@ -161,7 +161,7 @@ TEST(DeviceTensor, OfAnExactOperationIsCopiedToTheHostAndBack) {
   constexpr std::size_t kCount = 1'500'001;  // several pieces at every rank
   for (const bool in_place : {true, false}) {
     std::vector<std::vector<float>> outputs(3);
-    run_job(3, 0, [&](runtime::Communicator& rank) {
+    run_job(3, 0, [&](comm::Communicator& rank) {
       std::vector<float> input = codec::gaussian_values(kCount, rank.rank() + 1U);
       std::vector<float>& output = outputs[rank.rank()];
       output = in_place ? input : std::vector<float>(kCount);

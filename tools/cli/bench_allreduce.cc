@@ -248,13 +248,13 @@ bool RankRun::run() {
 }
 
 void run_as_rank(const BenchAllreduceOptions& options) {
-  runtime::CommunicatorConfig config;
+  comm::CommunicatorConfig config;
   config.name = "bench";
   config.threads = options.threads;
   // A slow rival keeps rank 0 busy for long; dead ranks are detected anyway.
   config.operation_timeout = base::seconds(3600);
-  const std::unique_ptr<runtime::Communicator> communicator =
-      value_or_throw(runtime::Communicator::create(config));
+  const std::unique_ptr<comm::Communicator> communicator =
+      value_or_throw(comm::Communicator::create(config));
   bench::AllreducePeers peers(*communicator);
   bool all_right = false;
   try {
@@ -270,7 +270,7 @@ void run_as_rank(const BenchAllreduceOptions& options) {
 void run(const BenchAllreduceOptions& options) {
   work_of(options);  // reports usage errors once, not at every rank
   const bool is_rank = options.is_started_here ||
-                       (!options.ranks && runtime::is_launched(base::Environment::of_process()));
+                       (!options.ranks && launch::is_launched(base::Environment::of_process()));
   if (is_rank) {
     if (options.servers > 0 && !options.is_started_here) {
       throw CLI::ValidationError(

@@ -145,12 +145,12 @@ void calibrate_network(const EmulateCalibrateOptions& options) {
   if (!options.lab.preset.empty()) {
     calibrate_in_lab(options);
   }
-  if (!runtime::is_launched(base::Environment::of_process())) {
+  if (!launch::is_launched(base::Environment::of_process())) {
     throw CommandError(
         "no launcher started this as one of several ranks: say --preset NAME --ranks N for a lab, "
         "or use one of `spillway lab run -- ...`, mpirun, srun and torchrun --no-python");
   }
-  const auto everybody = value_or_throw(runtime::Communicator::create({}));
+  const auto everybody = value_or_throw(comm::Communicator::create({}));
   emulate::MemoryOptions memory{.patience = calibration.patience};
   if (options.like.empty()) {
     calibration.shapes = shapes_of(options, everybody->world());

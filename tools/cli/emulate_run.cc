@@ -125,20 +125,19 @@ emulate::World sound_world(const std::string& trace) {
 
 // ------------------------------------------------------------------ among ranks
 
-void call(runtime::Communicator& everybody, collective::Operation operation,
-          base::Duration patience) {
+void call(comm::Communicator& everybody, collective::Operation operation, base::Duration patience) {
   operation.timeout = patience;
   const auto request = value_or_throw(everybody.submit(operation));
   throw_unless_ok(request->wait(std::nullopt).value_or(base::Status()));
 }
 
-void barrier(runtime::Communicator& everybody, base::Duration patience) {
+void barrier(comm::Communicator& everybody, base::Duration patience) {
   collective::Operation operation;
   operation.kind = collective::Kind::kBarrier;
   call(everybody, operation, patience);
 }
 
-std::vector<RankFigures> gather_figures(runtime::Communicator& everybody, const RankFigures& own,
+std::vector<RankFigures> gather_figures(comm::Communicator& everybody, const RankFigures& own,
                                         base::Duration patience) {
   std::vector<RankFigures> all(everybody.world());
   collective::Operation operation;
@@ -258,8 +257,8 @@ void print_replay(const std::vector<RankFigures>& ranks) {
 }
 
 void run_rank(const EmulateRunOptions& options, const emulate::World& world,
-              const runtime::CommunicatorConfig& config, base::Duration patience) {
-  const auto everybody = value_or_throw(runtime::Communicator::create(config));
+              const comm::CommunicatorConfig& config, base::Duration patience) {
+  const auto everybody = value_or_throw(comm::Communicator::create(config));
   const emulate::GroupCommunicators groups =
       value_or_throw(emulate::GroupCommunicators::make(world, *everybody, patience));
   std::vector<std::vector<RankFigures>> replays;
@@ -277,22 +276,22 @@ void run_rank(const EmulateRunOptions& options, const emulate::World& world,
 
 // Launched processes meet through their launcher, and the first makes an id for all ranks.
 struct RanksHere {
-  runtime::UniqueId id;
+  comm::UniqueId id;
   std::uint32_t first = 0;
 };
 
 RanksHere meet(const EmulateRunOptions& options, const emulate::World& world, bool is_launched,
                base::Duration patience) {
-  const auto made = [] { return value_or_throw(runtime::create_reachable_unique_id()); };
+  const auto made = [] { return value_or_throw(comm::create_reachable_unique_id()); };
   if (!is_launched) {
     return {made(), 0};
   }
-  const auto processes = value_or_throw(runtime::Communicator::create({}));
+  const auto processes = value_or_throw(comm::Communicator::create({}));
   if (processes->world() * options.ranks_here != world.size()) {
     throw CommandError(fmt::format("{} processes with {} ranks each are not the {} of the trace",
                                    processes->world(), options.ranks_here, world.size()));
   }
-  RanksHere here{processes->rank() == 0 ? made() : runtime::UniqueId{},
+  RanksHere here{processes->rank() == 0 ? made() : comm::UniqueId{},
                  processes->rank() * options.ranks_here};
   collective::Operation operation;
   operation.kind = collective::Kind::kBroadcast;
@@ -310,7 +309,7 @@ void run_ranks(const EmulateRunOptions& options, const emulate::World& world, co
   for (std::uint32_t i = 0; i < options.ranks_here; ++i) {
     threads.emplace_back([&, i] {
       try {
-        runtime::CommunicatorConfig config;
+        comm::CommunicatorConfig config;
         config.id = here.id;
         config.member = {here.first + i, world.size()};
         config.threads = kThreadsOfOne;
@@ -342,7 +341,7 @@ void run_trace(const EmulateRunOptions& options) {
   if (!options.lab.preset.empty()) {
     start_lab(options, world.size() / options.ranks_here);
   }
-  const bool is_launched = runtime::is_launched(base::Environment::of_process());
+  const bool is_launched = launch::is_launched(base::Environment::of_process());
   if (world.size() > options.ranks_here && !is_launched) {
     throw CommandError(fmt::format(
         "no launcher started this as one of {} ranks: say --preset NAME for a lab, --ranks-here {} "

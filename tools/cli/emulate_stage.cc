@@ -331,13 +331,13 @@ void enter_stage(const std::vector<std::string>& command) {
     throw CommandError("SPILLWAY_STAGE is not set: `spillway emulate stage` sets it");
   }
   const emulate::StagedWorld staged = value_or_throw(emulate::query_stage(socket, kEnterPatience));
-  const runtime::Launch launch = value_or_throw(runtime::launch_from_environment(environment));
+  const launch::Launch launch = value_or_throw(launch::launch_from_environment(environment));
   if (launch.world != staged.real.size()) {
     throw CommandError(fmt::format("the launcher started {} processes, the stage has {} real ranks",
                                    launch.world, staged.real.size()));
   }
   // Further variables that torch needs, unless the launcher has set them already.
-  const auto outline = value_or_throw(runtime::outline_of_launch(environment));
+  const auto outline = value_or_throw(launch::outline_of_launch(environment));
   if (outline && !outline->store.host.empty()) {
     ::setenv("MASTER_ADDR", outline->store.host.c_str(), 0);
     ::setenv("MASTER_PORT", std::to_string(outline->store.port).c_str(), 0);

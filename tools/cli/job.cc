@@ -71,11 +71,11 @@ std::string ticket_text(const JobOptions& options) {
                     "SPILLWAY_JOB_FILE",
                     path));
   }
-  return value_or_throw(runtime::ticket_text_in(path));
+  return value_or_throw(elastic::ticket_text_in(path));
 }
 
-runtime::Ticket ticket_in(const JobOptions& options, const std::string& text) {
-  const base::Result<runtime::Ticket> ticket = runtime::parse_ticket(text);
+elastic::Ticket ticket_in(const JobOptions& options, const std::string& text) {
+  const base::Result<elastic::Ticket> ticket = elastic::parse_ticket(text);
   if (!options.ticket.empty()) {
     return parsed("--ticket", ticket);
   }
@@ -86,10 +86,10 @@ runtime::Ticket ticket_in(const JobOptions& options, const std::string& text) {
 }
 
 std::string ask(const JobOptions& options, const std::string& question, base::Duration limit) {
-  const runtime::Ticket ticket = ticket_in(options, ticket_text(options));
+  const elastic::Ticket ticket = ticket_in(options, ticket_text(options));
   const base::Environment told = base::Environment::of_process();
-  const runtime::Secret secret = value_or_throw(runtime::secret_from(told, {}));
-  return value_or_throw(runtime::ask_job(ticket, secret.bytes(), question, limit));
+  const launch::Secret secret = value_or_throw(launch::secret_from(told, {}));
+  return value_or_throw(elastic::ask_job(ticket, secret.bytes(), question, limit));
 }
 
 nlohmann::json status_of(const JobOptions& options) {
@@ -373,9 +373,9 @@ void add_join(CLI::App& noun, const std::shared_ptr<JobOptions>& options) {
 std::uint16_t free_port() {
   const std::string words[] = {std::to_string(::getpid()),
                                std::to_string(base::MonotonicClock().now().since_zero().count())};
-  for (const runtime::Place& place : runtime::derived_places("127.0.0.1", words)) {
+  for (const launch::Place& place : launch::derived_places("127.0.0.1", words)) {
     const auto address = value_or_throw(net::SocketAddress::parse(place.to_string()));
-    if (runtime::listen_exactly(address).ok()) {
+    if (comm::listen_exactly(address).ok()) {
       return place.port;
     }
   }

@@ -71,8 +71,8 @@ std::uint32_t world_of(const JobRunOptions& options) {
   return options.world == 0 ? options.processes : options.world;
 }
 
-runtime::Place master_of(const JobRunOptions& options) {
-  const base::Result<runtime::Place> place = runtime::parse_place(options.master);
+launch::Place master_of(const JobRunOptions& options) {
+  const base::Result<launch::Place> place = launch::parse_place(options.master);
   if (!place.ok()) {
     throw CLI::ValidationError(
         "--master",
@@ -132,8 +132,8 @@ class JobProcesses {
   }
 
   void start_founders() {
-    const runtime::Place master =
-        options_.master.empty() ? runtime::Place{"127.0.0.1", free_port()} : master_of(options_);
+    const launch::Place master =
+        options_.master.empty() ? launch::Place{"127.0.0.1", free_port()} : master_of(options_);
     const std::uint32_t world = world_of(options_);
     for (std::uint32_t i = 0; i < options_.processes; ++i) {
       start({{"RANK", std::to_string(options_.first + i)},
@@ -221,7 +221,7 @@ class JobProcesses {
     }
     const std::string status = living_job().status;
     for (auto& [pid, process] : living_) {
-      const std::string name = fmt::format("{}:{}", runtime::host_name(), pid);
+      const std::string name = fmt::format("{}:{}", observe::host_name(), pid);
       if (status.find(base::json_quoted(name)) != std::string::npos) {
         process.starts = 0;
       }
@@ -254,15 +254,15 @@ class JobProcesses {
     std::string status;
   };
   LivingJob living_job() const {
-    const base::Result<std::string> text = runtime::ticket_text_in(ticket_file_);
-    const base::Result<runtime::Ticket> ticket = runtime::parse_ticket(text.ok() ? *text : "");
-    const base::Result<runtime::Secret> secret =
-        runtime::secret_from(base::Environment::of_process(), {});
+    const base::Result<std::string> text = elastic::ticket_text_in(ticket_file_);
+    const base::Result<elastic::Ticket> ticket = elastic::parse_ticket(text.ok() ? *text : "");
+    const base::Result<launch::Secret> secret =
+        launch::secret_from(base::Environment::of_process(), {});
     if (!ticket.ok() || !secret.ok()) {
       return {};
     }
     const base::Result<std::string> status =
-        runtime::ask_job(*ticket, secret->bytes(), "status", kLookPatience);
+        elastic::ask_job(*ticket, secret->bytes(), "status", kLookPatience);
     return status.ok() ? LivingJob{*text, *status} : LivingJob{};
   }
 

@@ -59,7 +59,7 @@ void take_end_signals() {
 
 // ------------------------------------------------------------------ serving
 
-runtime::ServerPosition seat_of(const ServerOptions& options) {
+launch::ServerPosition seat_of(const ServerOptions& options) {
   const base::Environment told = base::Environment::of_process();
   const auto workers = value_or_throw(told.optional_number("SPILLWAY_WORLD_SIZE"));
   const std::int64_t servers = value_or_throw(told.number("SPILLWAY_SERVERS"));
@@ -75,21 +75,21 @@ runtime::ServerPosition seat_of(const ServerOptions& options) {
           .place = options.rendezvous};
 }
 
-std::unique_ptr<runtime::Communicator> join(const ServerOptions& options,
-                                            const runtime::ServerPosition& position) {
+std::unique_ptr<comm::Communicator> join(const ServerOptions& options,
+                                         const launch::ServerPosition& position) {
   const base::Result<base::Duration> patience = base::parse_duration(options.patience);
   if (!patience.ok() || *patience <= base::Duration()) {
     throw CLI::ValidationError("--patience", "must be a time such as 500ms or 600s");
   }
-  runtime::CommunicatorConfig communicator;
+  comm::CommunicatorConfig communicator;
   communicator.name = "server";
   communicator.serves = position;
   communicator.threads = options.threads;
   communicator.rendezvous_patience = *patience;
-  return value_or_throw(runtime::Communicator::create(communicator));
+  return value_or_throw(comm::Communicator::create(communicator));
 }
 
-base::Status serve(runtime::Communicator& communicator) {
+base::Status serve(comm::Communicator& communicator) {
   bool is_aborted = false;
   while (true) {
     if (const std::optional<base::Status> end = communicator.wait_served(kSignalLook)) {
@@ -105,11 +105,11 @@ base::Status serve(runtime::Communicator& communicator) {
 
 // ------------------------------------------------------------------ output
 
-void print_json(const runtime::ServerPosition& position, const runtime::ServerTotals& totals,
+void print_json(const launch::ServerPosition& position, const comm::ServerTotals& totals,
                 const base::Status& end) {
   nlohmann::json workers = nlohmann::json::array();
   for (std::size_t rank = 0; rank < totals.workers.size(); ++rank) {
-    const runtime::PeerMetrics& worker = totals.workers[rank];
+    const observe::PeerMetrics& worker = totals.workers[rank];
     workers.push_back({{"rank", rank},
                        {"late", worker.late_operations},
                        {"missing_packets", worker.lost_packets},
@@ -125,7 +125,7 @@ void print_json(const runtime::ServerPosition& position, const runtime::ServerTo
   fmt::print("{}\n", out.dump(2));
 }
 
-void print_text(const runtime::ServerPosition& position, const runtime::ServerTotals& totals) {
+void print_text(const launch::ServerPosition& position, const comm::ServerTotals& totals) {
   fmt::print("parameter server {} of {}: {} operations on {} bytes of tensors, {} bytes sent\n",
              position.index, position.servers, totals.operations, totals.tensor_bytes,
              totals.wire_bytes_sent);
@@ -137,12 +137,12 @@ void print_text(const runtime::ServerPosition& position, const runtime::ServerTo
 }
 
 void run(const ServerOptions& options) {
-  const runtime::ServerPosition position = seat_of(options);
+  const launch::ServerPosition position = seat_of(options);
   take_end_signals();
-  const std::unique_ptr<runtime::Communicator> communicator = join(options, position);
+  const std::unique_ptr<comm::Communicator> communicator = join(options, position);
   has_workers = true;
   const base::Status end = serve(*communicator);
-  const runtime::ServerTotals totals = communicator->server_totals();
+  const comm::ServerTotals totals = communicator->server_totals();
   if (options.json) {
     print_json(position, totals, end);
   } else if (!options.is_quiet) {

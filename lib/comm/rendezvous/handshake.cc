@@ -13,7 +13,7 @@
 
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -86,7 +86,7 @@ base::Result<Credential> Credential::of_secret(base::ByteView secret) {
   return status.ok() ? base::Result<Credential>(credential) : status;
 }
 
-base::Result<Credential> Credential::of_id(const Nonce& nonce) {
+base::Result<Credential> Credential::of_id(const launch::Nonce& nonce) {
   Credential credential;
   credential.keying_ = Keying::kId;
   const base::Status status =
@@ -334,4 +334,4 @@ base::Result<Frame> Channel::unpack(Frame frame) {
   return Frame{frame.type, std::move(body).value()};
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -28,7 +28,7 @@
 #include "base/status.h"
 #include "comm/rendezvous/message.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // Primitives of the handshake, from the kernel and OpenSSL: random bytes, HMAC-SHA256, SHA-256, and
 // AES-256-GCM over one message. Any thread; pure, except for draw_random() and draw_key().
@@ -91,7 +91,7 @@ class Credential {
  public:
   Credential() = default;  // no key
   static base::Result<Credential> of_secret(base::ByteView secret);
-  static base::Result<Credential> of_id(const Nonce& nonce);
+  static base::Result<Credential> of_id(const launch::Nonce& nonce);
 
   Keying keying() const { return keying_; }
   // All other keys derive from this one; zeros without keying.
@@ -167,4 +167,4 @@ class HostHandshake {
   Channel channel_{};
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

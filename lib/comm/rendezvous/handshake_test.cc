@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 namespace {
 
 constexpr Random kJoinerRandom = {1, 1, 1};
@@ -242,4 +242,4 @@ TEST(RendezvousHandshake, DamagedFramesGiveAnswersOrErrors) {
 }
 
 }  // namespace
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -41,7 +41,7 @@
 #include "net/stranger_table.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 namespace {
 
 constexpr base::Duration kStrangerPatience = base::seconds(5);
@@ -479,7 +479,8 @@ void Host::send_gather(PendingPeer& peer) {
 void Host::log_missing_ranks() {
   const base::Instant now = clock_.now();
   if (notice_.is_due(now) && !register_.is_sealed()) {
-    log_warn("{}", with_refusals(register_.waiting_text(listening_.text, notice_.waited(now))));
+    observe::log_warn("{}",
+                      with_refusals(register_.waiting_text(listening_.text, notice_.waited(now))));
   }
 }
 
@@ -489,9 +490,10 @@ void Host::log_strangers() const {
     return;
   }
   const bool is_news = strangers_[StrangerKind::kUnproven] + strangers_[StrangerKind::kKeying] != 0;
-  log(is_news ? LogLevel::kWarn : LogLevel::kInfo,
-      is_news ? LogSubsystem::kInit : LogSubsystem::kBootstrap,
-      "all ranks met at {}; of others who came there, {}", listening_.text, strangers_.to_string());
+  observe::log(is_news ? observe::LogLevel::kWarn : observe::LogLevel::kInfo,
+               is_news ? observe::LogSubsystem::kInit : observe::LogSubsystem::kBootstrap,
+               "all ranks met at {}; of others who came there, {}", listening_.text,
+               strangers_.to_string());
 }
 
 std::string Host::with_refusals(std::string sentence) const {
@@ -546,4 +548,4 @@ base::Result<RendezvousResult> host_rendezvous(Listening listening, const Partic
   return Host(std::move(listening), participant, credential, own).run();
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

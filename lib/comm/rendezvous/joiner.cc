@@ -29,7 +29,7 @@
 #include "comm/rendezvous/socket.h"
 #include "observe/log.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 namespace {
 
 constexpr base::Duration kConnectPatience = base::seconds(2);
@@ -42,8 +42,8 @@ using Outcome = base::Result<RendezvousResult>;
 
 class Joiner {
  public:
-  Joiner(const RendezvousPoint& point, const Participant& participant, const Credential& credential,
-         const Blob& own, std::uint64_t instance)
+  Joiner(const launch::RendezvousPoint& point, const Participant& participant,
+         const Credential& credential, const Blob& own, std::uint64_t instance)
       : point_(point),
         participant_(participant),
         credential_(credential),
@@ -88,7 +88,7 @@ class Joiner {
   base::Status not_met(const std::string& host) const;
 
   base::MonotonicClock clock_;
-  const RendezvousPoint& point_;
+  const launch::RendezvousPoint& point_;
   const Participant& participant_;
   const Credential& credential_;
   const Blob& own_;
@@ -282,10 +282,10 @@ Joiner::Next Joiner::handle_gather(Conversation& with, const Frame& frame) {
 void Joiner::log_waiting(const std::string& host) {
   const base::Instant now = clock_.now();
   if (notice_.is_due(now)) {
-    log_warn("rank {} of {} is still trying to meet {} at {}, after {} s of {}: {}",
-             participant_.rank, participant_.world, host, point_.to_string(),
-             notice_.waited(now).count() / 1'000'000'000, name_duration(participant_.patience),
-             last_);
+    observe::log_warn("rank {} of {} is still trying to meet {} at {}, after {} s of {}: {}",
+                      participant_.rank, participant_.world, host, point_.to_string(),
+                      notice_.waited(now).count() / 1'000'000'000,
+                      name_duration(participant_.patience), last_);
   }
 }
 
@@ -308,11 +308,11 @@ base::Status Joiner::not_met(const std::string& host) const {
 
 }  // namespace
 
-base::Result<RendezvousResult> join_rendezvous(const RendezvousPoint& point,
+base::Result<RendezvousResult> join_rendezvous(const launch::RendezvousPoint& point,
                                                const Participant& participant,
                                                const Credential& credential, const Blob& own,
                                                const std::string& host) {
-  const base::Result<Nonce> random = random_nonce();
+  const base::Result<launch::Nonce> random = launch::random_nonce();
   if (!random.ok()) {
     return random.status();
   }
@@ -321,4 +321,4 @@ base::Result<RendezvousResult> join_rendezvous(const RendezvousPoint& point,
   return Joiner(point, participant, credential, own, instance).run(host);
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

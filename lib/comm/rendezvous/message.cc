@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 namespace {
 
 constexpr std::uint32_t kMessageMagic = 0x56525753;  // "SWRV"
@@ -174,7 +174,7 @@ base::Result<Proof> parse_proof(base::ByteView body) {
 base::Result<Hello> parse_hello(base::ByteView body) {
   base::ByteReader reader(body);
   Hello hello;
-  hello.nonce = read_array<Nonce>(reader);
+  hello.nonce = read_array<launch::Nonce>(reader);
   hello.random = read_array<Random>(reader);
   hello.instance = reader.read<std::uint64_t>();
   hello.world = reader.read<std::uint32_t>();
@@ -274,4 +274,4 @@ base::Result<std::optional<Frame>> FrameReader::next() {
   return std::optional<Frame>(std::move(frame));
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -34,7 +34,7 @@
 #include "launch/launch.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 using Blob = std::vector<std::uint8_t>;
 using Random = std::array<std::uint8_t, 32>;
@@ -106,7 +106,7 @@ struct Challenge {
 };
 
 struct Hello {
-  Nonce nonce{};
+  launch::Nonce nonce{};
   Random random{};             // this rank's part of the run's key
   std::uint64_t instance = 0;  // tells a reconnecting process from a second one with the same rank
   std::uint32_t world = 0;
@@ -168,4 +168,4 @@ class FrameReader {
   Blob bytes_{};
 };
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -5,7 +5,7 @@
 #include "comm/rendezvous/message.h"
 #include "comm/rendezvous/rendezvous.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -183,7 +183,8 @@ net::SocketAddress loopback() {
 
 TEST(UniqueId, CarriesAnAddressAndANonce) {
   for (const char* text : {"10.0.0.1:29517", "[fd00::1]:29517"}) {
-    const UniqueIdContent content{net::SocketAddress::parse(text).value(), random_nonce().value()};
+    const UniqueIdContent content{net::SocketAddress::parse(text).value(),
+                                  launch::random_nonce().value()};
     const auto parsed = parse_unique_id(encode_unique_id(content));
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
     EXPECT_EQ(parsed->address, content.address);
@@ -193,7 +194,7 @@ TEST(UniqueId, CarriesAnAddressAndANonce) {
 
 TEST(UniqueId, AnyChangedBitIsNoticed) {
   const UniqueId id = encode_unique_id(
-      {net::SocketAddress::parse("10.0.0.1:29517").value(), random_nonce().value()});
+      {net::SocketAddress::parse("10.0.0.1:29517").value(), launch::random_nonce().value()});
   for (std::size_t bit = 0; bit < 8 * id.bytes.size(); ++bit) {
     UniqueId changed = id;
     changed.bytes[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
@@ -240,4 +241,4 @@ TEST(UniqueId, UnusedOnesAreLimitedAndCanBeDiscarded) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

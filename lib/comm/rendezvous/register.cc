@@ -8,7 +8,7 @@
 
 #include "base/version.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 Register::Register(const Participant& host, const Blob& own, base::Instant now)
     : host_(host), slots_(host.world) {
@@ -174,4 +174,4 @@ std::string name_duration(base::Duration duration) {
   return ms % 1000 == 0 ? fmt::format("{} s", ms / 1000) : fmt::format("{} ms", ms);
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -18,13 +18,13 @@
 #include "base/units.h"
 #include "comm/rendezvous/message.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // A rank's part of a rendezvous besides its blob.
 struct Participant {
   std::uint32_t rank = 0;
   std::uint32_t world = 1;
-  Nonce nonce{};
+  launch::Nonce nonce{};
   base::Duration patience{};
   Random random{};  // this rank's part of the run's key
 };
@@ -114,4 +114,4 @@ std::string name_ranks(std::span<const std::uint32_t> ranks, std::uint32_t world
 // "30 s", "250 ms"
 std::string name_duration(base::Duration duration);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

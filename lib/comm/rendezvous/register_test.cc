@@ -4,7 +4,7 @@
 #include "base/version.h"
 #include "comm/rendezvous/register.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -144,4 +144,4 @@ TEST(RendezvousSentence, NamesRanks) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -20,7 +20,7 @@
 #include "net/address.h"
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // ------------------------------------------------------------------ unique ids
 
@@ -54,7 +54,7 @@ class UnusedListeners {
     return listeners;
   }
 
-  bool keep(const Nonce& nonce, net::UniqueFd socket) {
+  bool keep(const launch::Nonce& nonce, net::UniqueFd socket) {
     const std::lock_guard lock(mutex_);
     if (sockets_.size() >= kMaxUnusedIds) {
       return false;
@@ -63,7 +63,7 @@ class UnusedListeners {
     return true;
   }
 
-  net::UniqueFd take(const Nonce& nonce) {
+  net::UniqueFd take(const launch::Nonce& nonce) {
     const std::lock_guard lock(mutex_);
     const auto found = sockets_.find(nonce);
     if (found == sockets_.end() || found->second.maker != ::getpid()) {
@@ -81,7 +81,7 @@ class UnusedListeners {
   };
 
   std::mutex mutex_;
-  std::map<Nonce, Entry> sockets_;
+  std::map<launch::Nonce, Entry> sockets_;
 };
 
 std::array<std::uint8_t, kAddressBytes> address_bytes(const net::SocketAddress& address) {
@@ -124,7 +124,7 @@ base::Result<UniqueId> create_unique_id(const net::SocketAddress& address) {
     return socket.status();
   }
   const base::Result<net::SocketAddress> bound = bound_address(*socket);
-  const base::Result<Nonce> nonce = random_nonce();
+  const base::Result<launch::Nonce> nonce = launch::random_nonce();
   if (!bound.ok() || !nonce.ok()) {
     return bound.ok() ? nonce.status() : bound.status();
   }
@@ -185,7 +185,7 @@ base::Result<UniqueIdContent> parse_unique_id(const UniqueId& id) {
   return content;
 }
 
-RendezvousPoint point_of(const UniqueIdContent& content) {
+launch::RendezvousPoint point_of(const UniqueIdContent& content) {
   const std::string text = content.address.to_string();
   std::string host = text.substr(0, text.rfind(':'));
   if (content.address.is_ipv6()) {
@@ -199,8 +199,8 @@ net::UniqueFd take_listener(const UniqueIdContent& content) {
 }
 
 base::Result<UniqueId> create_reachable_unique_id() {
-  const base::Result<InterfaceChoice> choice =
-      interface_choice(base::Environment::of_process(), /*one_machine=*/false);
+  const base::Result<launch::InterfaceChoice> choice =
+      launch::interface_choice(base::Environment::of_process(), /*one_machine=*/false);
   if (!choice.ok()) {
     return choice.status();
   }
@@ -208,7 +208,7 @@ base::Result<UniqueId> create_reachable_unique_id() {
   if (!interfaces.ok()) {
     return interfaces.status();
   }
-  const auto interface = choose_interface(*interfaces, *choice);
+  const auto interface = launch::choose_interface(*interfaces, *choice);
   if (!interface.ok()) {
     return interface.status();
   }
@@ -220,11 +220,11 @@ base::Result<UniqueId> create_reachable_unique_id() {
 namespace {
 
 base::Status check(const Participant& participant, const Blob& own) {
-  if (participant.world == 0 || participant.world > kMaxRanks ||
+  if (participant.world == 0 || participant.world > launch::kMaxRanks ||
       participant.rank >= participant.world) {
     return base::invalid_argument(
         fmt::format("there is no rank {} of {}: there may be 1 to {} ranks, numbered from 0",
-                    participant.rank, participant.world, kMaxRanks));
+                    participant.rank, participant.world, launch::kMaxRanks));
   }
   if (own.size() > kMaxBlobBytes) {
     return {base::StatusCode::kLimitExceeded,
@@ -235,7 +235,7 @@ base::Status check(const Participant& participant, const Blob& own) {
 }
 
 // The key that all ranks share before they meet: the secret, else the id's nonce, else nothing.
-base::Result<Credential> credential_of(base::ByteView secret, const Nonce* id) {
+base::Result<Credential> credential_of(base::ByteView secret, const launch::Nonce* id) {
   if (!secret.empty()) {
     return Credential::of_secret(secret);
   }
@@ -264,7 +264,7 @@ base::Result<CheckedParticipant> check_and_draw(Participant participant,
 
 }  // namespace
 
-base::Result<RendezvousResult> exchange(const Launch& launch, base::ByteView secret,
+base::Result<RendezvousResult> exchange(const launch::Launch& launch, base::ByteView secret,
                                         const Blob& own, base::Duration patience) {
   // A launch's nonce is made of public words, so it proves nothing.
   const base::Result<CheckedParticipant> checked =
@@ -365,4 +365,4 @@ base::Result<RendezvousResult> result_of(const Credential& credential, const Gat
   return status.ok() ? base::Result<RendezvousResult>(std::move(result)) : status;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

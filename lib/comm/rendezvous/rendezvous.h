@@ -38,7 +38,7 @@
 #include "net/system_call.h"
 #include "wire/key.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // ------------------------------------------------------------------ unique ids
 
@@ -72,12 +72,12 @@ void discard_unique_id(const UniqueId& id);
 
 struct UniqueIdContent {
   net::SocketAddress address{};
-  Nonce nonce{};
+  launch::Nonce nonce{};
 };
 
 UniqueId encode_unique_id(const UniqueIdContent& content);
 base::Result<UniqueIdContent> parse_unique_id(const UniqueId& id);
-RendezvousPoint point_of(const UniqueIdContent& content);
+launch::RendezvousPoint point_of(const UniqueIdContent& content);
 
 // The id's socket, for the first caller in the process that made it; else invalid.
 net::UniqueFd take_listener(const UniqueIdContent& content);
@@ -117,7 +117,7 @@ base::Result<RendezvousResult> result_of(const Credential& credential, const Gat
 // ------------------------------------------------------------------ what ranks call
 
 // Rank 0 is the host. `secret`: the job's secret, or empty.
-base::Result<RendezvousResult> exchange(const Launch& launch, base::ByteView secret,
+base::Result<RendezvousResult> exchange(const launch::Launch& launch, base::ByteView secret,
                                         const Blob& own, base::Duration patience);
 
 struct RankOfWorld {
@@ -145,9 +145,9 @@ base::Result<RendezvousResult> host_rendezvous(Listening listening, const Partic
 
 // joiner.cc: finds the host, and receives the blobs of all ranks from it. `host` names the host in
 // messages: "rank 0".
-base::Result<RendezvousResult> join_rendezvous(const RendezvousPoint& point,
+base::Result<RendezvousResult> join_rendezvous(const launch::RendezvousPoint& point,
                                                const Participant& participant,
                                                const Credential& credential, const Blob& own,
                                                const std::string& host);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

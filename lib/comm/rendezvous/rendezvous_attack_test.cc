@@ -20,7 +20,7 @@
 #include "comm/rendezvous/rendezvous_testing.h"
 #include "net/stranger_table.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 namespace {
 
 using testing_rendezvous::all_blobs;
@@ -40,7 +40,7 @@ using testing_rendezvous::RawEnd;
 
 const std::string kJobSecret = "a secret of twenty-two";
 
-Hello hello_of(std::uint32_t rank, const Nonce& nonce) {
+Hello hello_of(std::uint32_t rank, const launch::Nonce& nonce) {
   return {.nonce = nonce,
           .random = {},
           .instance = 666,
@@ -53,7 +53,7 @@ Hello hello_of(std::uint32_t rank, const Nonce& nonce) {
 }
 
 TEST(RendezvousAttack, WhoDoesNotKnowTheSecretLearnsNothingAndTakesNobodysPlace) {
-  const RendezvousPoint point = local_point();
+  const launch::RendezvousPoint point = local_point();
   std::future<Gathered> host = join(launch_of(point, 0, 2), long_time(), kJobSecret);
   RawClient secretless(point);
   secretless.send(encode(Opening{Keying::kNone, {1}}));
@@ -86,7 +86,7 @@ TEST(RendezvousAttack, WhoDoesNotKnowTheSecretLearnsNothingAndTakesNobodysPlace)
 }
 
 TEST(RendezvousAttack, AProofOfAnEarlierConnectionIsRefused) {
-  const RendezvousPoint point = local_point();
+  const launch::RendezvousPoint point = local_point();
   const Credential credential = Credential::of_secret(bytes_of(kJobSecret)).value();
   std::future<Gathered> host = join(launch_of(point, 0, 2), long_time(), kJobSecret);
   // An eavesdropper's recording of a real joiner.
@@ -104,7 +104,7 @@ TEST(RendezvousAttack, AProofOfAnEarlierConnectionIsRefused) {
 }
 
 TEST(RendezvousAttack, HelloThatWasChangedOnItsWayIsRefused) {
-  const RendezvousPoint point = local_point();
+  const launch::RendezvousPoint point = local_point();
   std::future<Gathered> host = join(launch_of(point, 0, 2), long_time(), kJobSecret);
   {
     RawClient client(point);
@@ -123,7 +123,7 @@ TEST(RendezvousAttack, HelloThatWasChangedOnItsWayIsRefused) {
 }
 
 TEST(RendezvousAttack, AHostWithoutTheSecretHearsNothingAboutTheJobAndIsNotBelieved) {
-  const RendezvousPoint point = local_point();
+  const launch::RendezvousPoint point = local_point();
   const Gather forged{.drawn = {}, .randoms = {{1}, {2}}, .blobs = {{1}, {2}}};
   const std::vector<Frame> lies = {encode(Challenge{Keying::kSecret, {9}, {9}}),
                                    encode(Challenge{Keying::kNone, {9}, {}}),
@@ -148,7 +148,7 @@ TEST(RendezvousAttack, AHostWithoutTheSecretHearsNothingAboutTheJobAndIsNotBelie
 
 TEST(RendezvousAttack, AGuestSaysAtLastWhatAnUnprovenHostSaid) {
   expect_with_some_patience([](base::Duration patience) {
-    const RendezvousPoint point = local_point();
+    const launch::RendezvousPoint point = local_point();
     FakeHost fake(point);
     std::vector<std::future<Gathered>> joiner;
     joiner.push_back(join(launch_of(point, 1, 2), patience, kJobSecret));
@@ -163,7 +163,7 @@ TEST(RendezvousAttack, AGuestSaysAtLastWhatAnUnprovenHostSaid) {
 }
 
 TEST(RendezvousAttack, AnOldGatherIsNotTakenForThisOne) {
-  const RendezvousPoint point = local_point();
+  const launch::RendezvousPoint point = local_point();
   std::future<Gathered> joiner = join(launch_of(point, 1, 2));
   {
     FakeHost fake(point);
@@ -184,7 +184,7 @@ TEST(RendezvousAttack, RanksWithAndWithoutASecretAreToldSo) {
   const std::string advice = "give SPILLWAY_SECRET_FILE to all ranks or to none";
   for (const bool host_has : {true, false}) {
     expect_with_some_patience([&](base::Duration patience) {
-      const RendezvousPoint point = local_point();
+      const launch::RendezvousPoint point = local_point();
       std::vector<std::future<Gathered>> outcomes;
       outcomes.push_back(join(launch_of(point, 0, 2), patience * 2, host_has ? kJobSecret : ""));
       outcomes.push_back(join(launch_of(point, 1, 2), patience, host_has ? "" : kJobSecret));
@@ -195,7 +195,7 @@ TEST(RendezvousAttack, RanksWithAndWithoutASecretAreToldSo) {
 
 TEST(RendezvousAttack, RanksWithDifferentSecretsDoNotMeet) {
   expect_with_some_patience([](base::Duration patience) {
-    const RendezvousPoint point = local_point();
+    const launch::RendezvousPoint point = local_point();
     std::vector<std::future<Gathered>> host;
     host.push_back(join(launch_of(point, 0, 2), patience * 2, kJobSecret));
     std::vector<std::future<Gathered>> joiner;
@@ -246,7 +246,7 @@ TEST(RendezvousAttack, AFloodOfSilentStrangersDoesNotKeepRanksOut) {
   const std::size_t most = most_from_one_address();
   ASSERT_EQ(most, 2048 / net::StrangerTable::kDescriptorShare / net::StrangerTable::kSourceShare);
   const UniqueId id = new_id();
-  const RendezvousPoint point = point_of(parse_unique_id(id).value());
+  const launch::RendezvousPoint point = point_of(parse_unique_id(id).value());
   std::list<RawClient> flood;
   for (std::size_t i = 0; i < kFlood; ++i) {
     flood.emplace_back(point);
@@ -340,7 +340,7 @@ TEST(RendezvousAttack, AllRanksHaveOneKeyAndEveryRunAnother) {
   };
   for (int i = 0; i < 2; ++i) {
     for (const std::string& secret : {std::string(), kJobSecret}) {
-      const RendezvousPoint point = local_point();
+      const launch::RendezvousPoint point = local_point();
       run([&](std::uint16_t rank) { return join(launch_of(point, rank, 3), long_time(), secret); });
       const UniqueId id = new_id();
       run([&](std::uint16_t rank) { return join(id, rank, 3, long_time(), secret); });
@@ -349,4 +349,4 @@ TEST(RendezvousAttack, AllRanksHaveOneKeyAndEveryRunAnother) {
 }
 
 }  // namespace
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -11,7 +11,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/rendezvous_testing.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 namespace {
 
@@ -96,7 +96,7 @@ TEST(Rendezvous, WorksOverIpv6) {
 }
 
 TEST(Rendezvous, FullBlobsOfManyRanksFit) {
-  const RendezvousPoint point = local_point();
+  const launch::RendezvousPoint point = local_point();
   constexpr std::uint16_t kWorld = 48;
   const Blob full(kMaxBlobBytes, 7);
   std::vector<std::future<Gathered>> outcomes;
@@ -111,7 +111,7 @@ TEST(Rendezvous, FullBlobsOfManyRanksFit) {
 }
 
 TEST(Rendezvous, TheHostMayComeLast) {
-  const RendezvousPoint point = local_point();
+  const launch::RendezvousPoint point = local_point();
   std::future<Gathered> one = join(launch_of(point, 1, 3));
   std::future<Gathered> two = join(launch_of(point, 2, 3));
   {
@@ -128,8 +128,8 @@ TEST(Rendezvous, TheHostMayComeLast) {
 TEST(Rendezvous, TheHostTakesTheNextPortWhereTheFirstIsTaken) {
   const UniqueId taken = new_id();
   const UniqueId free = new_id();
-  const RendezvousPoint first = point_of(parse_unique_id(taken).value());
-  RendezvousPoint point = point_of(parse_unique_id(free).value());
+  const launch::RendezvousPoint first = point_of(parse_unique_id(taken).value());
+  launch::RendezvousPoint point = point_of(parse_unique_id(free).value());
   discard_unique_id(free);
   point.places.insert(point.places.begin(), first.places.front());
   std::future<Gathered> host = join(launch_of(point, 0, 2));
@@ -247,14 +247,14 @@ TEST(Rendezvous, WrongCallsAreErrors) {
   const UniqueId id = new_id();
   EXPECT_FALSE(exchange(id, {2, 2}, {}, {}, kShort).ok());
   EXPECT_FALSE(exchange(id, {0, 0}, {}, {}, kShort).ok());
-  EXPECT_FALSE(exchange(id, {0, kMaxRanks + 1}, {}, {}, kShort).ok());
+  EXPECT_FALSE(exchange(id, {0, launch::kMaxRanks + 1}, {}, {}, kShort).ok());
   EXPECT_FALSE(exchange(id, {0, 2}, {}, Blob(kMaxBlobBytes + 1), kShort).ok());
   EXPECT_FALSE(exchange(UniqueId{}, {0, 2}, {}, {}, kShort).ok());
   discard_unique_id(id);
 }
 
 TEST(Rendezvous, AloneThereIsNothingToWaitFor) {
-  const RendezvousResult one = exchange(Launch{}, {}, {5}, kShort).value();
+  const RendezvousResult one = exchange(launch::Launch{}, {}, {5}, kShort).value();
   const RendezvousResult other = exchange(new_id(), {0, 1}, {}, {5}, kShort).value();
   EXPECT_EQ(one.blobs, std::vector<Blob>{{5}});
   EXPECT_EQ(other.blobs, std::vector<Blob>{{5}});
@@ -265,7 +265,7 @@ TEST(Rendezvous, RankZeroSaysWhenItsPlaceIsTakenOrElsewhere) {
   const UniqueId id = new_id();
   expect_error(join(launch_of(point_of(parse_unique_id(id).value()), 0, 2)), "another process");
   discard_unique_id(id);
-  RendezvousPoint elsewhere;
+  launch::RendezvousPoint elsewhere;
   elsewhere.places = {{"192.0.2.77", 29517}};
   expect_error(join(launch_of(elsewhere, 0, 2)), "no address of this host");
 }
@@ -317,4 +317,4 @@ TEST(RendezvousOutcome, StrangersAreCountedByWhatTheyWere) {
 
 }  // namespace
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -22,7 +22,7 @@
 #include "comm/rendezvous/socket.h"
 #include "harness/slowdown.h"
 
-namespace spillway::runtime::testing_rendezvous {
+namespace spillway::comm::testing_rendezvous {
 
 using Gathered = base::Result<RendezvousResult>;
 
@@ -88,20 +88,22 @@ inline std::future<Gathered> join(const UniqueId& id, std::uint32_t rank, std::u
 }
 
 // A fresh local meeting point of this machine.
-inline RendezvousPoint local_point() {
-  const Nonce nonce = random_nonce().value();
-  return {.places = {}, .local_name = "spillway-test-" + to_hex(nonce), .nonce = nonce};
+inline launch::RendezvousPoint local_point() {
+  const launch::Nonce nonce = launch::random_nonce().value();
+  return {.places = {}, .local_name = "spillway-test-" + launch::to_hex(nonce), .nonce = nonce};
 }
 
-inline Launch launch_of(const RendezvousPoint& where, std::uint16_t rank, std::uint16_t world) {
-  Launch launch;
+inline launch::Launch launch_of(const launch::RendezvousPoint& where, std::uint16_t rank,
+                                std::uint16_t world) {
+  launch::Launch launch;
   launch.rank = rank;
   launch.world = world;
   launch.where = where;
   return launch;
 }
 
-inline std::future<Gathered> join(const Launch& launch, base::Duration patience = long_time(),
+inline std::future<Gathered> join(const launch::Launch& launch,
+                                  base::Duration patience = long_time(),
                                   const std::string& secret = {}) {
   return std::async(std::launch::async, [=] {
     return exchange(launch, bytes_of(secret), blob_of(launch.rank), patience);
@@ -178,7 +180,7 @@ class RawEnd {
 
 class RawClient : public RawEnd {
  public:
-  explicit RawClient(const RendezvousPoint& point) : RawEnd(connect(point)) {}
+  explicit RawClient(const launch::RendezvousPoint& point) : RawEnd(connect(point)) {}
 
   void shake_hands(const Credential& credential, const Random& random = {42}) {
     JoinerHandshake handshake(credential, random);
@@ -193,7 +195,7 @@ class RawClient : public RawEnd {
 
  private:
   // Retries, because the host may not listen yet.
-  static net::UniqueFd connect(const RendezvousPoint& point) {
+  static net::UniqueFd connect(const launch::RendezvousPoint& point) {
     harness::Limit limit;
     while (!limit.is_over()) {
       auto stream = connect_to(stream_addresses_of(point).value().front(), long_time());
@@ -209,7 +211,7 @@ class RawClient : public RawEnd {
 // Listens in place of the host.
 class FakeHost {
  public:
-  explicit FakeHost(const RendezvousPoint& point) : listening_(listen_at(point).value()) {}
+  explicit FakeHost(const launch::RendezvousPoint& point) : listening_(listen_at(point).value()) {}
 
   RawEnd next_guest() {
     EXPECT_TRUE(wait_for(listening_.socket, POLLIN, long_time()));
@@ -224,4 +226,4 @@ class FakeHost {
   Listening listening_;
 };
 
-}  // namespace spillway::runtime::testing_rendezvous
+}  // namespace spillway::comm::testing_rendezvous

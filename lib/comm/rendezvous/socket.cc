@@ -17,7 +17,7 @@
 
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 StreamAddress stream_address_of(const net::SocketAddress& address, std::string text) {
   StreamAddress where{.address = {}, .size = address.size(), .text = std::move(text)};
@@ -40,7 +40,7 @@ int poll_ms(base::Duration patience) {
 }
 
 // An abstract name begins with a zero byte and has no file.
-StreamAddress unix_address_of(const RendezvousPoint& point) {
+StreamAddress unix_address_of(const launch::RendezvousPoint& point) {
   StreamAddress where{.address = {}, .size = 0, .text = point.to_string()};
   auto& address = reinterpret_cast<sockaddr_un&>(where.address);
   address.sun_family = AF_UNIX;
@@ -50,7 +50,7 @@ StreamAddress unix_address_of(const RendezvousPoint& point) {
   return where;
 }
 
-base::Status append_addresses(const Place& place, std::vector<StreamAddress>& addresses) {
+base::Status append_addresses(const launch::Place& place, std::vector<StreamAddress>& addresses) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
@@ -77,10 +77,11 @@ bool is_literal(const std::string& host) {
 }
 
 // True if all places share one host, given as a literal address.
-bool names_one_address(const RendezvousPoint& point) {
+bool names_one_address(const launch::RendezvousPoint& point) {
   return is_literal(point.places.front().host) &&
-         std::all_of(point.places.begin(), point.places.end(),
-                     [&](const Place& place) { return place.host == point.places.front().host; });
+         std::all_of(point.places.begin(), point.places.end(), [&](const launch::Place& place) {
+           return place.host == point.places.front().host;
+         });
 }
 
 base::Status cannot_listen(const std::string& where, int error) {
@@ -120,7 +121,7 @@ base::Result<net::UniqueFd> listen_on(const StreamAddress& where) {
 }
 
 // Listens at every address of this host, of both families if it has IPv6.
-base::Result<net::UniqueFd> listen_everywhere(const Place& place) {
+base::Result<net::UniqueFd> listen_everywhere(const launch::Place& place) {
   const auto both = net::SocketAddress::parse(fmt::format("[::]:{}", place.port));
   base::Result<net::UniqueFd> socket = listen_on(stream_address_of(*both, place.to_string()));
   if (socket.ok()) {
@@ -167,13 +168,13 @@ int connection_error(const net::UniqueFd& socket) {
 
 }  // namespace
 
-base::Result<std::vector<StreamAddress>> stream_addresses_of(const RendezvousPoint& point) {
+base::Result<std::vector<StreamAddress>> stream_addresses_of(const launch::RendezvousPoint& point) {
   if (!point.local_name.empty()) {
     return std::vector<StreamAddress>{unix_address_of(point)};
   }
   std::vector<StreamAddress> addresses;
   base::Status last = base::invalid_argument("there is no place for the ranks to meet");
-  for (const Place& place : point.places) {
+  for (const launch::Place& place : point.places) {
     const base::Status found = append_addresses(place, addresses);
     last = found.ok() ? last : found;
   }
@@ -184,7 +185,7 @@ base::Result<net::UniqueFd> listen_exactly(const net::SocketAddress& address) {
   return listen_on(stream_address_of(address, address.to_string()));
 }
 
-base::Result<Listening> listen_at(const RendezvousPoint& point) {
+base::Result<Listening> listen_at(const launch::RendezvousPoint& point) {
   if (!point.local_name.empty()) {
     base::Result<net::UniqueFd> socket = listen_on(unix_address_of(point));
     return socket.ok()
@@ -192,7 +193,7 @@ base::Result<Listening> listen_at(const RendezvousPoint& point) {
                : socket.status();
   }
   base::Status last = base::invalid_argument("there is no place for the ranks to meet");
-  for (const Place& place : point.places) {
+  for (const launch::Place& place : point.places) {
     const auto exact = net::SocketAddress::parse(place.to_string());
     base::Result<net::UniqueFd> socket =
         names_one_address(point) && exact.ok() ? listen_exactly(*exact) : listen_everywhere(place);
@@ -288,4 +289,4 @@ StreamState send_some(const net::UniqueFd& socket, base::ByteView bytes, std::si
   return StreamState::kOpen;
 }
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

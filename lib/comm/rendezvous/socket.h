@@ -18,7 +18,7 @@
 #include "net/address.h"
 #include "net/system_call.h"
 
-namespace spillway::runtime {
+namespace spillway::comm {
 
 // One address to connect to.
 struct StreamAddress {
@@ -28,7 +28,7 @@ struct StreamAddress {
 };
 
 // All addresses of a point, in order; at least one.
-base::Result<std::vector<StreamAddress>> stream_addresses_of(const RendezvousPoint& point);
+base::Result<std::vector<StreamAddress>> stream_addresses_of(const launch::RendezvousPoint& point);
 
 struct Listening {
   net::UniqueFd socket{};
@@ -38,7 +38,7 @@ struct Listening {
 // Listens at the first place that can be bound. If all places name the host by one literal address,
 // it listens at that address only. Otherwise it listens at all of this host's: a host's own name
 // often resolves to loopback there.
-base::Result<Listening> listen_at(const RendezvousPoint& point);
+base::Result<Listening> listen_at(const launch::RendezvousPoint& point);
 // Listens at exactly this address; port 0 means any free port.
 base::Result<net::UniqueFd> listen_exactly(const net::SocketAddress& address);
 
@@ -68,4 +68,4 @@ StreamState receive_some(const net::UniqueFd& socket, std::vector<std::uint8_t>&
 // Sends as much as fits from `position`, and advances it.
 StreamState send_some(const net::UniqueFd& socket, base::ByteView bytes, std::size_t& position);
 
-}  // namespace spillway::runtime
+}  // namespace spillway::comm

@@ -22,11 +22,11 @@ using collective::Kind;
 using collective::Operation;
 using collective::ReduceOp;
 
-void wait_for(const runtime::Request& request) {
+void wait_for(const comm::Request& request) {
   throw_unless_ok(*request.wait(std::nullopt));
 }
 
-std::shared_ptr<runtime::Request> AllreducePeers::submit(const Operation& operation) {
+std::shared_ptr<comm::Request> AllreducePeers::submit(const Operation& operation) {
   return value_or_throw(communicator_.submit(operation));
 }
 
@@ -380,7 +380,7 @@ void Measurement::count(const collective::OperationReport& report) {
 
 double Measurement::time_one(Place place, bool counts) {
   const base::MonotonicClock clock;
-  std::vector<std::shared_ptr<runtime::Request>> requests;
+  std::vector<std::shared_ptr<comm::Request>> requests;
   const base::Instant start = clock.now();
   for (std::vector<std::uint8_t>& buffer : buffers_) {
     collective::Operation operation = operation_;

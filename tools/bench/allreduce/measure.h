@@ -30,7 +30,7 @@ namespace spillway::bench {
 
 class AllreducePeers {
  public:
-  explicit AllreducePeers(runtime::Communicator& communicator) : communicator_(communicator) {}
+  explicit AllreducePeers(comm::Communicator& communicator) : communicator_(communicator) {}
 
   std::uint16_t rank() const { return communicator_.rank(); }
   std::uint16_t world() const { return communicator_.world(); }
@@ -46,18 +46,18 @@ class AllreducePeers {
   static constexpr std::size_t kTextBytes = 256;
 
   // Submits a measured operation.
-  std::shared_ptr<runtime::Request> submit(const collective::Operation& operation);
+  std::shared_ptr<comm::Request> submit(const collective::Operation& operation);
 
  private:
   void fold(collective::ReduceOp op, std::span<double> values);
   // In place.
   void run(collective::Operation operation, void* buffer);
 
-  runtime::Communicator& communicator_;
+  comm::Communicator& communicator_;
 };
 
 // Waits for the request to end; throws CommandError if it failed.
-void wait_for(const runtime::Request& request);
+void wait_for(const comm::Request& request);
 
 // ------------------------------------------------------------------ inputs and expected results
 

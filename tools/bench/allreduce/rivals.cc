@@ -50,11 +50,11 @@ namespace {
 // The interface that Spillway's own packets use.
 net::InterfaceAddress own_interface() {
   const base::Environment environment = base::Environment::of_process();
-  const runtime::Launch launch = value_or_throw(runtime::launch_from_environment(environment));
+  const launch::Launch launch = value_or_throw(launch::launch_from_environment(environment));
   const auto choice =
-      value_or_throw(runtime::interface_choice(environment, launch.on_one_machine()));
+      value_or_throw(launch::interface_choice(environment, launch.on_one_machine()));
   const auto interfaces = value_or_throw(net::interface_addresses());
-  return value_or_throw(runtime::choose_interface(interfaces, choice));
+  return value_or_throw(launch::choose_interface(interfaces, choice));
 }
 
 // Address at which torch's ranks meet.

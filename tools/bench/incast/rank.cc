@@ -167,7 +167,7 @@ std::vector<FlowOutcome> RankMeeting::gather(const std::vector<FlowOutcome>& own
 
 // This rank's settings from the lab.
 struct LabPlace {
-  runtime::Launch launch;
+  launch::Launch launch;
   base::BitRate link_rate;
   std::uint32_t trim_bytes = 0;
 };
@@ -176,7 +176,7 @@ LabPlace lab_place() {
   const base::Environment told = base::Environment::of_process();
   const auto rate = value_or_throw(told.optional_number("SPILLWAY_LINK_RATE"));
   LabPlace place{
-      .launch = value_or_throw(runtime::launch_from_environment(told, /*servers=*/0)),
+      .launch = value_or_throw(launch::launch_from_environment(told, /*servers=*/0)),
       .link_rate = base::bits_per_second(rate.value_or(0)),
       .trim_bytes = static_cast<std::uint32_t>(value_or_throw(told.number("SPILLWAY_TRIM_BYTES")))};
   if (!rate || place.launch.peers.empty() || !place.launch.listen) {
