@@ -9,12 +9,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "collective/device_tensor.h"
-#include "collective/entropy/entropy_run.h"
-#include "collective/exact/plan.h"
-#include "collective/summed/summed_run.h"
-#include "collective/tolerant/tolerant_run.h"
-
 namespace spillway::collective {
 namespace {
 
@@ -46,22 +40,20 @@ base::Result<std::unique_ptr<Engine>> Engine::make(const EngineConfig& config, C
 Engine::Engine(const EngineConfig& config, const ByteLayout& layout, ComputePool& pool,
                EngineListener& listener)
     : config_(config),
-      run_config_{config.group, config.job, layout, config.memory},
+      runs_(config, layout),
       pool_(pool),
       listener_(listener),
-      scratch_(config.limits.scratch_kept),
       next_sequence_(config.first_operation),
       sends_to_(config.group.world, SendsTo{config.first_operation, 0, {}}),
       matching_(config.group.world, config.first_operation) {
-  config_.plan = fitted(config, layout);
   if (config.group.servers == 0 && config.group.world > 2) {
     share_schedule_ =
         std::make_unique<ShareSchedule>(config.group.world, config.limits.survey_bytes);
   }
   if (config.group.is_server()) {
-    inbox_ = std::make_unique<CallInbox>(run_config_, config.first_operation);
+    inbox_ = std::make_unique<CallInbox>(runs_.config(), config.first_operation);
   } else if (config.group.servers > 0) {
-    outbox_ = std::make_unique<CallOutbox>(run_config_);
+    outbox_ = std::make_unique<CallOutbox>(runs_.config());
   }
 }
 
@@ -114,93 +106,12 @@ void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base
   start_point_to_point(waiting, endpoint, now);
 }
 
-base::Result<std::unique_ptr<OperationRun>> Engine::make_run(const Operation& operation, Key key,
-                                                             const Shares& shares) {
-  if (operation.tolerance && config_.group.world > 1 && operation.count > 0) {
-    switch (operation.tolerance->codec) {
-      case Codec::kPlanes:
-        return make_tolerant_run(operation, key, shares);
-      case Codec::kLevels:
-      case Codec::kBlocks:
-        return make_summed_run(operation, key);
-      case Codec::kEntropy:
-      case Codec::kSketch:
-        return make_entropy_run(operation, key);
-    }
-  }
-  Plan plan = make_plan(operation, config_.group, config_.plan, shares);
-  if (operation.device) {
-    plan = on_device(plan, operation.bytes(), copy_bytes_of(operation.bytes()));
-  }
-  return std::unique_ptr<OperationRun>(
-      std::make_unique<PlanRun>(operation, key, std::move(plan), run_config_, scratch_));
-}
-
-base::Result<std::unique_ptr<OperationRun>> Engine::make_tolerant_run(const Operation& operation,
-                                                                      Key key,
-                                                                      const Shares& shares) {
-  base::Result<TolerantLayout> layout =
-      TolerantLayout::make(operation, config_.group, operation_number(key), config_.packet_limits,
-                           tolerant_piece_bytes(operation), shares);
-  if (!layout.ok()) {
-    return layout.status();
-  }
-  const base::Result<std::span<float>> residual = residual_of(operation);
-  if (!residual.ok()) {
-    return residual.status();
-  }
-  const Tolerance& tolerance = *operation.tolerance;
-  const std::uint64_t alike = std::uint64_t{operation.count} << 16 |
-                              std::uint64_t{tolerance.precision} << 8 | tolerance.gather_precision;
-  return std::unique_ptr<OperationRun>(
-      std::make_unique<TolerantRun>(operation, key, std::move(layout).value(), tolerant_window(),
-                                    run_config_, paces_.of(alike), *residual));
-}
-
-base::Result<std::unique_ptr<OperationRun>> Engine::make_summed_run(const Operation& operation,
-                                                                    Key key) {
-  base::Result<SumLayout> layout = SumLayout::make(
-      operation, config_.group, tolerant_piece_bytes(operation), config_.plan.rack_ranks);
-  if (!layout.ok()) {
-    return layout.status();
-  }
-  return std::unique_ptr<OperationRun>(std::make_unique<SummedRun>(
-      operation, key, std::move(layout).value(), run_config_, residual_of(operation).value(),
-      scale_cache_.next(operation.tolerance->feedback_tensor)));
-}
-
-std::unique_ptr<OperationRun> Engine::make_entropy_run(const Operation& operation, Key key) {
-  return std::make_unique<EntropyRun>(operation, key, entropy_chunks(operation), run_config_,
-                                      residual_of(operation).value(), code_cache_, coder_pool_);
-}
-
-// The tensor's residual: zeros if the tensor is new, was elsewhere or had another length before.
-// Empty while another operation of the same tensor still uses it. Fails only if a device has no
-// memory left.
-base::Result<std::span<float>> Engine::residual_of(const Operation& operation) {
-  const std::uint64_t tensor = operation.tolerance->feedback_tensor;
-  const bool is_full = residuals_.size() >= config_.limits.feedback_tensors;
-  const bool is_used = std::any_of(running_.begin(), running_.end(), [tensor](const auto& entry) {
+// True while an operation of this tensor uses its residual.
+bool Engine::is_adjusting(std::uint64_t tensor) const {
+  return std::any_of(running_.begin(), running_.end(), [tensor](const auto& entry) {
     const std::optional<Tolerance>& other = entry.second.run->operation().tolerance;
     return !entry.second.is_complete && other && other->feedback_tensor == tensor;
   });
-  if (tensor == 0 || config_.group.is_server() || is_used ||
-      (is_full && !residuals_.contains(tensor))) {
-    return std::span<float>();
-  }
-  Residual& residual = residuals_[tensor];
-  const bool is_on_device = operation.device != nullptr;
-  if (residual.count != operation.count || residual.is_on_device != is_on_device) {
-    residual = {};
-    base::Result<std::shared_ptr<float[]>> made =
-        is_on_device ? operation.device->make_residual(operation.count)
-                     : std::shared_ptr<float[]>(new float[operation.count]());
-    if (!made.ok()) {
-      return made.status();
-    }
-    residual = {std::move(made).value(), operation.count, is_on_device};
-  }
-  return std::span<float>(residual.values.get(), residual.count);
 }
 
 void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
@@ -208,7 +119,10 @@ void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoin
   std::unique_ptr<OperationRun> run;
   const ShareUse use = choose_shares(waiting.operation);
   const base::Status status = guarded(waiting.operation, [&]() -> base::Status {
-    base::Result<std::unique_ptr<OperationRun>> made = make_run(waiting.operation, key, use.shares);
+    const std::optional<Tolerance>& tolerance = waiting.operation.tolerance;
+    const bool has_residual = tolerance && !is_adjusting(tolerance->feedback_tensor);
+    base::Result<std::unique_ptr<OperationRun>> made =
+        runs_.make(waiting.operation, key, use.shares, has_residual);
     if (made.ok()) {
       run = std::move(made).value();
     }
@@ -415,14 +329,6 @@ void Engine::watch(transport::Endpoint& endpoint, base::Instant now) {
     is_watching_ = true;
     endpoint.watch_all_peers(true, now);
   }
-}
-
-std::size_t Engine::memory_bytes() const {
-  std::size_t bytes = scratch_.kept_bytes() + scratch_.used_bytes();
-  for (const auto& [tensor, residual] : residuals_) {
-    bytes += residual.is_on_device ? 0 : residual.count * sizeof(float);
-  }
-  return bytes;
 }
 
 }  // namespace spillway::collective

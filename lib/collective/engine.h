@@ -41,63 +41,13 @@
 #include <vector>
 
 #include "collective/calls.h"
-#include "collective/entropy/code_cache.h"
-#include "collective/entropy/entropy_piece.h"
-#include "collective/exact/plan_run.h"
-#include "collective/exact/planner.h"
+#include "collective/engine_config.h"
 #include "collective/link_shares.h"
 #include "collective/matching.h"
 #include "collective/operation_run.h"
-#include "collective/summed/sum_piece.h"
-#include "collective/tolerant/tolerant_run.h"
+#include "collective/run_factory.h"
 
 namespace spillway::collective {
-
-struct EngineLimits {
-  std::size_t running = 256;   // operations of the group at once
-  std::size_t waiting = 4096;  // operations of the group that have not begun
-  std::size_t pairs = 65'536;  // sends and receives, begun or not
-  // Most operations of the group from the oldest that has not ended to the latest that has begun.
-  std::uint64_t ahead = std::uint64_t{1} << 20;
-  // Messages, sent and received, of running group operations: none begins while there are so many,
-  // and none has more itself, apart from two per rank. `pair_messages`: those of sends, and as many
-  // of receives. `call_messages`: calls to servers. All sent ones together, and all received ones,
-  // fit the endpoint's tables.
-  std::size_t messages = 8'000;
-  std::size_t pair_messages = 4'096;
-  std::size_t call_messages = 2'048;
-  // Bytes of large all-reduces between two surveys of what links carry: among so many, a few notes
-  // are not felt. The same at all ranks.
-  std::size_t survey_bytes = std::size_t{16} << 20;
-  std::size_t scratch_kept = 256u << 20;
-  std::size_t feedback_tensors = 65536;
-};
-
-// How large all-reduces are divided among the ranks that add them up.
-enum class ShareRule : std::uint8_t {
-  kAutomatic,  // by what their links carry, as the ranks measure it
-  kEqual,      // if any rank says so, at all ranks
-};
-
-struct EngineConfig {
-  Group group;
-  packetize::Job job;
-  packetize::PacketLimits packet_limits;
-  bool are_packets_encrypted = false;
-  PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any; outlives the engine
-  PlanOptions plan{};
-  ShareRule shares = ShareRule::kAutomatic;
-  ChunkRule entropy_chunks =
-      ChunkRule::kStriped;  // for entropy-coded all-reduces; the same at all ranks
-  EngineLimits limits{};
-  // Operations and point-to-point messages are numbered from here; the same at all ranks.
-  std::uint64_t first_operation = 0;
-  // Timeout of operations that have none of their own. The failure names the ranks that were waited
-  // for.
-  base::Duration operation_timeout = base::seconds(300);
-  // Once an operation is this old, all peers are watched, not only those that owe something.
-  base::Duration watch_after = base::milliseconds(100);
-};
 
 class EngineListener {
  public:
@@ -161,16 +111,9 @@ class Engine {
     return running_.empty() && waiting_.empty() && held_sends_ == 0 && leaving_.empty() &&
            !pending_mismatch_ && (!outbox_ || outbox_->is_empty());
   }
-  std::size_t memory_bytes() const;
+  std::size_t memory_bytes() const { return runs_.memory_bytes(); }
 
  private:
-  // A tensor's residual, in the host's memory or in a device's, as the tensor.
-  struct Residual {
-    std::shared_ptr<float[]> values;
-    std::size_t count = 0;
-    bool is_on_device = false;
-  };
-
   struct Active {
     std::unique_ptr<OperationRun> run;
     std::uint64_t token = 0;
@@ -231,15 +174,9 @@ class Engine {
   }
   void enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now);
   void start(const Waiting& waiting, Key key, transport::Endpoint& endpoint, base::Instant now);
+  bool is_adjusting(std::uint64_t tensor) const;
   void begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun> run,
              transport::Endpoint& endpoint, base::Instant now);
-  base::Result<std::unique_ptr<OperationRun>> make_run(const Operation& operation, Key key,
-                                                       const Shares& shares);
-  base::Result<std::unique_ptr<OperationRun>> make_tolerant_run(const Operation& operation, Key key,
-                                                                const Shares& shares);
-  base::Result<std::unique_ptr<OperationRun>> make_summed_run(const Operation& operation, Key key);
-  std::unique_ptr<OperationRun> make_entropy_run(const Operation& operation, Key key);
-  base::Result<std::span<float>> residual_of(const Operation& operation);
   void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);
   void complete(Active& active, base::Instant now);
   static void count_job(Active& active, const ComputeJob& job, base::Instant now);
@@ -250,13 +187,6 @@ class Engine {
   void watch(transport::Endpoint& endpoint, base::Instant now);
 
   // ---- admission (engine_admission.cc)
-  static PlanOptions fitted(const EngineConfig& config, const ByteLayout& layout);
-  std::size_t tolerant_window() const;
-  std::size_t tolerant_piece_bytes(const Operation& operation) const;
-  base::Status check_tolerant_size(const Operation& operation) const;
-  ChunkOptions entropy_chunks(const Operation& operation) const;
-  base::Status check_entropy_size(const Operation& operation) const;
-  base::Status validate_here(const Operation& operation) const;
   bool may_begin_next() const;
   void start_waiting(transport::Endpoint& endpoint, base::Instant now);
   void count_in(Key key, const OperationRun& run);
@@ -328,15 +258,9 @@ class Engine {
   void resolve_mismatch(transport::Endpoint& endpoint);
 
   EngineConfig config_;
-  RunConfig run_config_;
+  RunFactory runs_;
   ComputePool& pool_;
   EngineListener& listener_;
-  ScratchPool scratch_;
-  PaceCache paces_;
-  ScaleCache scale_cache_;
-  CodeCache code_cache_;
-  CoderPool coder_pool_;
-  std::map<std::uint64_t, Residual> residuals_;  // by tensor
   std::uint64_t next_sequence_ = 0;
   bool is_numbering_ = false;  // the endpoint was told where numbers begin
   std::map<Key, Active> running_;

@@ -157,7 +157,7 @@ void Engine::post(const Waiting& waiting, transport::Endpoint& endpoint, base::I
                        [rank](const Closed& closed) { return closed.rank == rank; });
   };
   begin(waiting, key,
-        std::make_unique<PostedReceive>(waiting.operation, key, run_config_, has_left), endpoint,
+        std::make_unique<PostedReceive>(waiting.operation, key, runs_.config(), has_left), endpoint,
         now);
   if (running_.contains(key)) {
     matching_.post(key, waiting.operation.root, waiting.operation.tag);
@@ -250,7 +250,7 @@ void Engine::on_call_event(const transport::Event& event, transport::Endpoint& e
 // A server checks the operation itself: it does not rely on the check of the worker that calls it.
 void Engine::open(const OpenedCall& opened, transport::Endpoint& endpoint, base::Instant now) {
   const Operation& operation = opened.operation;
-  base::Status status = validate_here(operation);
+  base::Status status = runs_.admit(operation);
   if (status.ok() && waiting_.size() == config_.limits.waiting) {
     status = {base::StatusCode::kLimitExceeded, "too many operations wait already"};
   }
@@ -276,13 +276,13 @@ void Engine::open(const OpenedCall& opened, transport::Endpoint& endpoint, base:
 bool Engine::has_shares(const Operation& operation) const {
   if (!share_schedule_ || config_.group.world > kMostRanks || operation.kind != Kind::kAllReduce ||
       operation.bytes() < kLeastBytes ||
-      operation.bytes() / config_.plan.piece_bytes >= kMostPieces ||
+      operation.bytes() / runs_.plan().piece_bytes >= kMostPieces ||
       (operation.tolerance && (operation.tolerance->least_contributors > 0.0 ||
                                uses_entropy(operation.tolerance->codec)))) {
     return false;
   }
   return operation.tolerance ||
-         choose_algorithm(operation, config_.group, config_.plan) == Algorithm::kDirect;
+         choose_algorithm(operation, config_.group, runs_.plan()) == Algorithm::kDirect;
 }
 
 Engine::ShareUse Engine::choose_shares(const Operation& operation) {
@@ -310,7 +310,7 @@ void Engine::survey(Key key, transport::Endpoint& endpoint, base::Instant now) {
   }
   const OperationRun& run = *found->second.run;
   const wire::MessageId like{.operation = key, .signature = run.signature()};
-  found->second.notes = std::make_unique<CapacityNotes>(like, run_config_);
+  found->second.notes = std::make_unique<CapacityNotes>(like, runs_.config());
   const std::uint64_t own = own_capacity(endpoint, now);
   share_schedule_->record(config_.group.rank, own);
   RunContext context = this->context(endpoint, now);

@@ -35,7 +35,7 @@ bool is_rest(const wire::MessageId& id) {
 EntropyRun::EntropyRun(const Operation& operation_, std::uint64_t key, const ChunkOptions& chunks,
                        const RunConfig& config, std::span<float> residual, CodeCache& cache,
                        CoderPool& coder_pool)
-    : OperationRun(operation_, key, config),
+    : PieceRun(operation_, key, config),
       chunks_(chunks),
       code_cache_(cache),
       coder_pool_(coder_pool),
@@ -98,31 +98,31 @@ base::Status EntropyRun::start(RunContext& context) {
 }
 
 void EntropyRun::submit(std::uint32_t index, Work work, RunContext& context) {
-  ++jobs_out_;
-  Job& job = jobs_.emplace_back(*this, index, work);
   const bool decodes = work == Work::kTakeSum || work == Work::kUnfold;
-  job.part = decodes ? ComputeJob::Part::kDecode : ComputeJob::Part::kEncode;
-  hand_out(job, index * kWorks + static_cast<std::uint32_t>(work), context);
+  PieceRun::submit(index, work, decodes ? ComputeJob::Part::kDecode : ComputeJob::Part::kEncode,
+                   context);
 }
 
-void EntropyRun::Job::run() {
-  switch (work_) {
+// A fault of a piece stays with it, because the error names the rank that sent the message.
+base::Status EntropyRun::calculate(std::uint32_t index, Work work) {
+  switch (work) {
     case Work::kMeasure:
-      owner_.measure(owner_.slices_[index_], index_);
-      return;
+      measure(slices_[index], index);
+      break;
     case Work::kFold:
-      owner_.content_->fold();
-      return;
+      content_->fold();
+      break;
     case Work::kReduce:
-      owner_.reduce(owner_.pieces_[index_]);
-      return;
+      reduce(pieces_[index]);
+      break;
     case Work::kTakeSum:
-      owner_.take_sum(owner_.pieces_[index_]);
-      return;
+      take_sum(pieces_[index]);
+      break;
     case Work::kUnfold:
-      owner_.unfolded_ = owner_.content_->unfold();
-      return;
+      unfolded_ = content_->unfold();
+      break;
   }
+  return {};
 }
 
 // ------------------------------------------------------------------ messages
@@ -272,10 +272,7 @@ base::Status EntropyRun::on_sent(const transport::SendReport& report, RunContext
         id.phase == wire::Phase::kReduce ? *piece.sent_part : *piece.sent_sum;
     bytes = is_rest(id) ? code.rest_bytes() : kLeadBytes;
   }
-  report_.packets_sent += report.transmitted;
-  report_.packets_repeated += report.transmitted - std::min(report.transmitted, report.packets);
-  report_.wire_bytes_sent +=
-      std::uint64_t{report.transmitted} * config_.layout.wire_bytes(bytes) / report.packets;
+  count_sent(report, config_.layout.wire_bytes(bytes));
   return {};
 }
 
@@ -429,13 +426,8 @@ void EntropyRun::conclude() {
 
 // ------------------------------------------------------------------ what happens
 
-base::Status EntropyRun::on_computed(std::uint32_t tag, RunContext& context) {
-  --jobs_out_;
-  const std::uint32_t index = tag / kWorks;
-  if (is_withdrawn_) {
-    return {};
-  }
-  switch (static_cast<Work>(tag % kWorks)) {
+base::Status EntropyRun::calculated(std::uint32_t index, Work work, RunContext& context) {
+  switch (work) {
     case Work::kMeasure:
       return --unmeasured_ == 0 ? send_hellos(context) : base::Status();
     case Work::kFold:
@@ -456,11 +448,6 @@ base::Status EntropyRun::on_computed(std::uint32_t tag, RunContext& context) {
   return {};
 }
 
-void EntropyRun::withdraw(RunContext& context) {
-  is_withdrawn_ = true;
-  messages_.withdraw_if(context, [](const transport::MessageKey&) { return true; });
-}
-
 std::vector<std::uint16_t> EntropyRun::awaited() const {
   std::set<std::uint16_t> ranks;
   for (std::uint16_t peer = 0; peer < world() && progress_ == EntropyProgress::kAgreeing; ++peer) {
@@ -478,14 +465,6 @@ std::vector<std::uint16_t> EntropyRun::awaited() const {
     }
   }
   return {ranks.begin(), ranks.end()};
-}
-
-bool EntropyRun::needs(std::uint16_t peer) const {
-  if (is_done()) {
-    return false;
-  }
-  const std::vector<std::uint16_t> ranks = awaited();
-  return std::find(ranks.begin(), ranks.end(), peer) != ranks.end();
 }
 
 }  // namespace spillway::collective

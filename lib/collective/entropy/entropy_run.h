@@ -31,7 +31,7 @@
 
 #include "collective/entropy/code_cache.h"
 #include "collective/entropy/entropy_piece.h"
-#include "collective/operation_run.h"
+#include "collective/piece_run.h"
 
 namespace spillway::collective {
 
@@ -52,7 +52,9 @@ enum class EntropyStage : std::uint8_t {
   kDone,
 };
 
-class EntropyRun final : public OperationRun {
+enum class EntropyWork : std::uint8_t { kMeasure, kFold, kReduce, kTakeSum, kUnfold };
+
+class EntropyRun final : public PieceRun<EntropyWork> {
  public:
   // `config`, `cache` and `coder_pool` outlive the run. `residual`: of the tensor, for error
   // feedback; or empty.
@@ -70,32 +72,15 @@ class EntropyRun final : public OperationRun {
   base::Status start(RunContext& context) override;
   base::Status on_received(const transport::ReceiveReport& report, RunContext& context) override;
   base::Status on_sent(const transport::SendReport& report, RunContext& context) override;
-  base::Status on_computed(std::uint32_t tag, RunContext& context) override;
 
   bool is_done() const override { return progress_ == EntropyProgress::kConcluded; }
-  bool is_idle() const override { return jobs_out_ == 0 && messages_.empty(); }
-  void withdraw(RunContext& context) override;
 
   std::size_t message_count() const override { return messages_of(operation(), chunks_); }
   std::vector<std::uint16_t> awaited() const override;
-  bool needs(std::uint16_t peer) const override;
 
  private:
   static constexpr std::size_t kSliceBlocks = 64;
-  enum class Work : std::uint8_t { kMeasure, kFold, kReduce, kTakeSum, kUnfold };
-  static constexpr std::uint32_t kWorks = 5;
-
-  class Job final : public ComputeJob {
-   public:
-    Job(EntropyRun& owner, std::uint32_t index, Work work)
-        : owner_(owner), index_(index), work_(work) {}
-    void run() override;
-
-   private:
-    EntropyRun& owner_;
-    std::uint32_t index_;
-    Work work_;
-  };
+  using Work = EntropyWork;
 
   // A run of blocks that is measured in one go.
   struct Slice {
@@ -138,6 +123,9 @@ class EntropyRun final : public OperationRun {
   CodeUse use() const;
   base::Status named(const base::Status& status, std::uint16_t from) const;
 
+  // `index`: of a slice where values are measured, of a piece where there are some.
+  base::Status calculate(std::uint32_t index, Work work) override;
+  base::Status calculated(std::uint32_t index, Work work, RunContext& context) override;
   void submit(std::uint32_t index, Work work, RunContext& context);
   // entropy_run_agreement.cc
   void measure(Slice& slice, std::uint32_t index);  // a job
@@ -196,10 +184,6 @@ class EntropyRun final : public OperationRun {
   std::deque<Piece> pieces_;
   std::size_t done_ = 0;
   base::Status unfolded_;  // touched by its job
-  std::deque<Job> jobs_;
-  std::uint32_t jobs_out_ = 0;
-  bool is_withdrawn_ = false;
-  MessageSet messages_;
 };
 
 }  // namespace spillway::collective

@@ -29,7 +29,7 @@ std::span<std::uint8_t> bytes_of(std::span<float> values) {
 SummedRun::SummedRun(const Operation& operation_, std::uint64_t key, SumLayout layout,
                      const RunConfig& config, std::span<float> residual,
                      const ScaleCache::Entry& scales)
-    : OperationRun(operation_, key, config),
+    : PieceRun(operation_, key, config),
       layout_(std::move(layout)),
       coder_(operation(), layout_, residual),
       scales_(scales) {
@@ -81,27 +81,23 @@ base::Status SummedRun::start(RunContext& context) {
   return {};
 }
 
-void SummedRun::PieceJob::run() {
-  Piece& piece = owner_.pieces_[piece_];
-  switch (work_) {
+base::Status SummedRun::calculate(std::uint32_t index, Work work) {
+  Piece& piece = pieces_[index];
+  switch (work) {
     case Work::kMeasure:
-      failure = piece.numbers.measure();
-      return;
+      return piece.numbers.measure();
     case Work::kEncode:
-      failure = piece.numbers.encode(piece.scales);
-      return;
+      return piece.numbers.encode(piece.scales);
     case Work::kDecode:
-      failure = piece.numbers.decode(piece.shared);
-      return;
+      return piece.numbers.decode(piece.shared);
   }
+  return {};
 }
 
 void SummedRun::submit(std::uint32_t index, Work work, RunContext& context) {
-  ++jobs_out_;
-  PieceJob& job = jobs_.emplace_back(*this, index, work);
-  job.sleeps = operation().device != nullptr;
-  job.part = work == Work::kDecode ? ComputeJob::Part::kDecode : ComputeJob::Part::kEncode;
-  hand_out(job, index * kWorks + static_cast<std::uint32_t>(work), context);
+  const bool decodes = work == Work::kDecode;
+  PieceRun::submit(index, work, decodes ? ComputeJob::Part::kDecode : ComputeJob::Part::kEncode,
+                   context);
 }
 
 // An owner expects the measures of all other ranks; these expect the largest of them.
@@ -362,13 +358,8 @@ base::Status SummedRun::on_sent(const transport::SendReport& report, RunContext&
   return {};
 }
 
-base::Status SummedRun::on_computed(std::uint32_t tag, RunContext& context) {
-  --jobs_out_;
-  const std::uint32_t index = tag / kWorks;
-  if (is_withdrawn_) {
-    return {};
-  }
-  switch (static_cast<Work>(tag % kWorks)) {
+base::Status SummedRun::calculated(std::uint32_t index, Work work, RunContext& context) {
+  switch (work) {
     case Work::kMeasure:
       return on_measured(index, context);
     case Work::kEncode:
@@ -389,8 +380,7 @@ base::Status SummedRun::on_timeout(RunContext& context) {
 }
 
 void SummedRun::withdraw(RunContext& context) {
-  is_withdrawn_ = true;
-  messages_.withdraw_if(context, [](const transport::MessageKey&) { return true; });
+  PieceRun::withdraw(context);
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
     if (std::exchange(pieces_[index].is_open, false)) {
       context.endpoint.withdraw_sum(sum_id(index));
@@ -431,14 +421,6 @@ std::vector<std::uint16_t> SummedRun::awaited() const {
   std::vector<std::uint16_t> list;
   ranks.for_each([&](std::uint16_t rank) { list.push_back(rank); });
   return list;
-}
-
-bool SummedRun::needs(std::uint16_t peer) const {
-  if (is_done()) {
-    return false;
-  }
-  const std::vector<std::uint16_t> ranks = awaited();
-  return std::find(ranks.begin(), ranks.end(), peer) != ranks.end();
 }
 
 // The peer has all results, whether or not it could say so.

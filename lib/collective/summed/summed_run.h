@@ -24,7 +24,7 @@
 #include <optional>
 #include <vector>
 
-#include "collective/operation_run.h"
+#include "collective/piece_run.h"
 #include "collective/summed/sum_piece.h"
 
 namespace spillway::collective {
@@ -40,7 +40,9 @@ enum class PieceStage : std::uint8_t {
   kDone,
 };
 
-class SummedRun final : public OperationRun {
+enum class SumWork : std::uint8_t { kMeasure, kEncode, kDecode };
+
+class SummedRun final : public PieceRun<SumWork> {
  public:
   // The config outlives the run. `residual`: of the tensor, for error feedback; or empty.
   SummedRun(const Operation& operation, std::uint64_t key, SumLayout layout,
@@ -50,34 +52,22 @@ class SummedRun final : public OperationRun {
   base::Status on_received(const transport::ReceiveReport& report, RunContext& context) override;
   base::Status on_sent(const transport::SendReport& report, RunContext& context) override;
   base::Status on_summed(const transport::SumReport& report, RunContext& context) override;
-  base::Status on_computed(std::uint32_t tag, RunContext& context) override;
   base::Instant next_timeout() const override { return due_; }
   base::Status on_timeout(RunContext& context) override;
 
   bool is_done() const override { return done_ == pieces_.size(); }
-  bool is_idle() const override { return jobs_out_ == 0 && messages_.empty() && open_sums_ == 0; }
+  bool is_idle() const override { return PieceRun::is_idle() && open_sums_ == 0; }
   void withdraw(RunContext& context) override;
 
   std::size_t message_count() const override;
   std::vector<std::uint16_t> awaited() const override;
-  bool needs(std::uint16_t peer) const override;
   void on_left(std::uint16_t peer, RunContext& context) override;
 
  private:
-  enum class Work : std::uint8_t { kMeasure, kEncode, kDecode };
-  static constexpr std::uint32_t kWorks = 3;
+  using Work = SumWork;
 
-  class PieceJob final : public ComputeJob {
-   public:
-    PieceJob(SummedRun& owner, std::uint32_t piece, Work work)
-        : owner_(owner), piece_(piece), work_(work) {}
-    void run() override;
-
-   private:
-    SummedRun& owner_;
-    std::uint32_t piece_;
-    Work work_;
-  };
+  base::Status calculate(std::uint32_t index, Work work) override;
+  base::Status calculated(std::uint32_t index, Work work, RunContext& context) override;
 
   struct Piece {
     Piece(const SumCoder& coder, const SumPlace& place, std::uint64_t key)
@@ -124,12 +114,8 @@ class SummedRun final : public OperationRun {
   SumCoder coder_;
   ScaleCache::Entry scales_;
   std::deque<Piece> pieces_;
-  std::deque<PieceJob> jobs_;
-  std::uint32_t jobs_out_ = 0;
-  bool is_withdrawn_ = false;
   std::size_t done_ = 0;
   std::size_t open_sums_ = 0;
-  MessageSet messages_;
   base::Instant due_ = transport::kNever;
 };
 

@@ -33,7 +33,6 @@
 //                 └──────► kDecided ─────► kDone         which shards count is agreed
 //   kNew ──► kHoldingBack ──► kExchanging                its time to hear from the others is over
 //                 └──────► kDecided                      they had decided without it
-//   all of these ──► kWithdrawn                          the engine has failed
 //
 // Plain values; one thread, the engine's.
 #pragma once
@@ -70,9 +69,8 @@ enum class RunPhase : std::uint8_t {
   kExchanging,
   kDecided,
   kDone,  // the result is complete; what others still have to be told goes on
-  kWithdrawn,
 };
-inline constexpr unsigned kRunPhases = 6;
+inline constexpr unsigned kRunPhases = 5;
 
 constexpr bool may_follow(ContributionState from, ContributionState to) {
   switch (from) {
@@ -127,17 +125,14 @@ constexpr bool may_follow(ReceiptState from, ReceiptState to) {
 constexpr bool may_follow(RunPhase from, RunPhase to) {
   switch (from) {
     case RunPhase::kNew:
-      return to == RunPhase::kHoldingBack || to == RunPhase::kExchanging ||
-             to == RunPhase::kWithdrawn;
+      return to == RunPhase::kHoldingBack || to == RunPhase::kExchanging;
     case RunPhase::kHoldingBack:
-      return to == RunPhase::kExchanging || to == RunPhase::kDecided || to == RunPhase::kWithdrawn;
+      return to == RunPhase::kExchanging || to == RunPhase::kDecided;
     case RunPhase::kExchanging:
-      return to == RunPhase::kDecided || to == RunPhase::kDone || to == RunPhase::kWithdrawn;
+      return to == RunPhase::kDecided || to == RunPhase::kDone;
     case RunPhase::kDecided:
-      return to == RunPhase::kDone || to == RunPhase::kWithdrawn;
+      return to == RunPhase::kDone;
     case RunPhase::kDone:
-      return to == RunPhase::kWithdrawn;
-    case RunPhase::kWithdrawn:
       break;
   }
   return false;

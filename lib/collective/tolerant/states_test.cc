@@ -55,7 +55,7 @@ TEST(TolerantStates, AnAccountIsSettledOnce) {
                                               {kSettling, kSettled}});
 }
 
-TEST(TolerantStates, ARunIsDoneOnceOrWithdrawn) {
+TEST(TolerantStates, ARunIsDoneOnce) {
   using enum RunPhase;
   expect_legal<RunPhase>(kRunPhases, {{kNew, kHoldingBack},
                                       {kNew, kExchanging},
@@ -63,12 +63,7 @@ TEST(TolerantStates, ARunIsDoneOnceOrWithdrawn) {
                                       {kHoldingBack, kDecided},
                                       {kExchanging, kDecided},
                                       {kExchanging, kDone},
-                                      {kDecided, kDone},
-                                      {kNew, kWithdrawn},
-                                      {kHoldingBack, kWithdrawn},
-                                      {kExchanging, kWithdrawn},
-                                      {kDecided, kWithdrawn},
-                                      {kDone, kWithdrawn}});
+                                      {kDecided, kDone}});
 }
 
 TEST(TolerantStates, EnteringALegalStateIsRemembered) {

@@ -13,15 +13,12 @@ namespace {
 // Long enough to read what others have said already.
 constexpr base::Duration kReadingTime = base::microseconds(300);
 
-// Bits of a job's tag that name the work; the piece is above them.
-constexpr unsigned kWorkBits = 3;
-
 }  // namespace
 
 TolerantRun::TolerantRun(const Operation& operation, std::uint64_t key, TolerantLayout layout,
                          std::size_t window, const RunConfig& config, Pace& pace,
                          std::span<float> residual)
-    : OperationRun(operation, key, config),
+    : PieceRun(operation, key, config),
       layout_(std::move(layout)),
       window_(has_deadlines() ? layout_.pieces.size() : window),
       pace_(pace),
@@ -42,30 +39,25 @@ TolerantRun::TolerantRun(const Operation& operation, std::uint64_t key, Tolerant
   pace_.is_straggler.resize(group.world);
 }
 
-void TolerantRun::PieceJob::run() {
-  PieceState& piece = owner_.pieces_[piece_];
-  const PieceContext& context = owner_.piece_context_;
-  const std::uint16_t rank = owner_.config_.group.rank;
-  switch (work_) {
+base::Status TolerantRun::calculate(std::uint32_t index, Work work) {
+  PieceState& piece = pieces_[index];
+  const std::uint16_t rank = config_.group.rank;
+  const wire::MessageId contribution = message_id(wire::Phase::kReduce, index, rank);
+  switch (work) {
     case Work::kEncode:
-      failure = encode_contribution(context, owner_.message_id(wire::Phase::kReduce, piece_, rank),
-                                    piece);
-      break;
+      return encode_contribution(piece_context_, contribution, piece);
     case Work::kAddUp:
-      failure = add_up_contributions(context, owner_.message_id(wire::Phase::kGather, piece_, rank),
-                                     piece);
-      break;
+      return add_up_contributions(piece_context_, message_id(wire::Phase::kGather, index, rank),
+                                  piece);
     case Work::kDecode:
-      failure = decode_sum(context, piece);
-      break;
+      return decode_sum(piece_context_, piece);
     case Work::kSettle:
-      failure = settle_contribution(context, owner_.message_id(wire::Phase::kReduce, piece_, rank),
-                                    piece);
-      break;
+      return settle_contribution(piece_context_, contribution, piece);
     case Work::kKeep:
-      keep_input(context, piece);
+      keep_input(piece_context_, piece);
       break;
   }
+  return {};
 }
 
 // ------------------------------------------------------------------ messages
@@ -280,22 +272,15 @@ void TolerantRun::encode(std::uint32_t index, RunContext& context) {
   }
 }
 
-void TolerantRun::submit(std::uint32_t piece, Work work, RunContext& context) {
-  PieceJob& job = jobs_.emplace_back(*this, piece, work);
-  job.sleeps = operation().device != nullptr;
-  job.part = work == Work::kEncode ? ComputeJob::Part::kEncode : ComputeJob::Part::kDecode;
-  hand_out(job, piece << kWorkBits | static_cast<std::uint32_t>(work), context);
-  ++jobs_out_;
+void TolerantRun::submit(std::uint32_t index, Work work, RunContext& context) {
+  const bool encodes = work == Work::kEncode;
+  PieceRun::submit(index, work, encodes ? ComputeJob::Part::kEncode : ComputeJob::Part::kDecode,
+                   context);
 }
 
-base::Status TolerantRun::on_computed(std::uint32_t tag, RunContext& context) {
-  --jobs_out_;
-  if (phase_ == RunPhase::kWithdrawn) {
-    return {};
-  }
-  const std::uint32_t index = tag >> kWorkBits;
+base::Status TolerantRun::calculated(std::uint32_t index, Work work, RunContext& context) {
   base::Status status;
-  switch (static_cast<Work>(tag & ((1U << kWorkBits) - 1))) {
+  switch (work) {
     case Work::kEncode:
       status = on_encoded(index, context);
       break;
@@ -387,7 +372,7 @@ base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
 
 base::Status TolerantRun::on_received(const transport::ReceiveReport& report, RunContext& context) {
   messages_.on_received(report);
-  if (phase_ == RunPhase::kWithdrawn) {
+  if (is_withdrawn()) {
     return {};
   }
   switch (report.id.phase) {
@@ -463,17 +448,16 @@ void TolerantRun::decode_if_possible(std::uint32_t index, RunContext& context) {
 
 base::Status TolerantRun::on_sent(const transport::SendReport& report, RunContext& context) {
   messages_.on_sent(report);
-  report_.packets_sent += report.transmitted;
-  report_.packets_repeated += report.transmitted - std::min(report.transmitted, report.packets);
   const bool is_note = report.id.phase == AgreementNotes::kPhase;
+  std::uint64_t wire_bytes = 0;
   if (!is_note) {
     const PieceState& piece = pieces_[report.id.piece];
     const PlaneSource& source =
         report.id.phase == wire::Phase::kReduce ? *piece.contribution : *piece.result;
-    report_.wire_bytes_sent +=
-        std::uint64_t{report.transmitted} * source.plan().wire_bytes() / report.packets;
+    wire_bytes = source.plan().wire_bytes();
   }
-  if (phase_ == RunPhase::kWithdrawn) {
+  count_sent(report, wire_bytes);
+  if (is_withdrawn()) {
     return {};
   }
   if (is_note && !is_receipt(report.id)) {
@@ -488,7 +472,7 @@ void TolerantRun::finish_if_complete(RunContext& context) {
     return;
   }
   // No calculation may touch the caller's memory once the run is done.
-  if (jobs_out_ > 0) {
+  if (has_jobs()) {
     return;
   }
   phase_.enter(RunPhase::kDone);
@@ -512,11 +496,6 @@ base::Status TolerantRun::advance(RunContext& context) {
   }
   finish_if_complete(context);
   return agrees() ? notes_->flush(context) : base::Status();
-}
-
-void TolerantRun::withdraw(RunContext& context) {
-  messages_.withdraw_if(context, [](const transport::MessageKey&) { return true; });
-  phase_.enter(RunPhase::kWithdrawn);
 }
 
 // For a piece that it owns, a message from every worker and one to it; for others, one each way;

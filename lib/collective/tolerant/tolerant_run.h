@@ -32,14 +32,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/units.h"
-#include "collective/operation_run.h"
+#include "collective/piece_run.h"
 #include "collective/tolerant/agreement.h"
 #include "collective/tolerant/states.h"
 #include "collective/tolerant/tolerant_piece.h"
@@ -107,7 +106,10 @@ class PaceCache {
   std::map<std::uint64_t, Pace> paces_;
 };
 
-class TolerantRun final : public OperationRun {
+// The calculations of a piece (states.h).
+enum class TolerantWork : std::uint8_t { kEncode, kAddUp, kDecode, kSettle, kKeep };
+
+class TolerantRun final : public PieceRun<TolerantWork> {
  public:
   // Config and pace outlive the run. `window`: pieces of a shard at a time. `residual`: of the
   // tensor, for error feedback; or empty.
@@ -117,13 +119,10 @@ class TolerantRun final : public OperationRun {
   base::Status start(RunContext& context) override;
   base::Status on_received(const transport::ReceiveReport& report, RunContext& context) override;
   base::Status on_sent(const transport::SendReport& report, RunContext& context) override;
-  base::Status on_computed(std::uint32_t tag, RunContext& context) override;
   base::Instant next_timeout() const override;
   base::Status on_timeout(RunContext& context) override;
 
   bool is_done() const override { return phase_ == RunPhase::kDone; }
-  bool is_idle() const override { return jobs_out_ == 0 && messages_.empty(); }
-  void withdraw(RunContext& context) override;
 
   std::size_t message_count() const override;
   std::vector<std::uint16_t> awaited() const override;
@@ -134,19 +133,10 @@ class TolerantRun final : public OperationRun {
   // Receipts share their phase with the agreement's notes, which have the lower numbers.
   static constexpr std::uint32_t kFirstReceipt = 8;
 
-  enum class Work : std::uint8_t { kEncode, kAddUp, kDecode, kSettle, kKeep };
+  using Work = TolerantWork;
 
-  class PieceJob final : public ComputeJob {
-   public:
-    PieceJob(TolerantRun& owner, std::uint32_t piece, Work work)
-        : owner_(owner), piece_(piece), work_(work) {}
-    void run() override;
-
-   private:
-    TolerantRun& owner_;
-    std::uint32_t piece_;
-    Work work_;
-  };
+  base::Status calculate(std::uint32_t index, Work work) override;
+  base::Status calculated(std::uint32_t index, Work work, RunContext& context) override;
 
   // ---- messages
   base::Status expect_first(RunContext& context);
@@ -251,9 +241,6 @@ class TolerantRun final : public OperationRun {
   std::vector<PieceState> pieces_;
   std::size_t settled_ = 0;  // pieces for which nothing is left to be done
   std::size_t open_receipts_ = 0;
-  std::deque<PieceJob> jobs_;
-  std::uint32_t jobs_out_ = 0;
-  MessageSet messages_;
   std::unique_ptr<AgreementNotes> notes_;  // with deadlines and without servers
   Deadlines deadlines_;
   Collecting collecting_;

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes the run that carries out an operation (operation_run.h): by a plan, or by the codec that
+// the operation names. Owns what runs take over from earlier ones: scratch memory, paces, scales,
+// code tables and residuals. Knows how large pieces are, and refuses what no run could carry.
+//
+// Sizes depend only on the operation and on what is the same at all ranks, so all cut alike. One
+// thread, the engine's, except for admit().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "collective/engine_config.h"
+#include "collective/entropy/code_cache.h"
+#include "collective/entropy/entropy_piece.h"
+#include "collective/exact/plan_run.h"
+#include "collective/operation_run.h"
+#include "collective/summed/sum_piece.h"
+#include "collective/tolerant/tolerant_run.h"
+
+namespace spillway::collective {
+
+class RunFactory {
+ public:
+  RunFactory(const EngineConfig& config, const ByteLayout& layout);
+  RunFactory(const RunFactory&) = delete;
+  RunFactory& operator=(const RunFactory&) = delete;
+
+  // Outlives the runs.
+  const RunConfig& config() const { return run_config_; }
+  // With windows that fit the limits.
+  const PlanOptions& plan() const { return config_.plan; }
+  // Checks whether this rank may call the operation. Any thread.
+  base::Status admit(const Operation& operation) const;
+  // `has_residual`: no run uses the tensor's residual. Fails if a device has no memory left.
+  base::Result<std::unique_ptr<OperationRun>> make(const Operation& operation, std::uint64_t key,
+                                                   const Shares& shares, bool has_residual);
+  std::size_t memory_bytes() const;
+
+ private:
+  // A tensor's residual, in the host's memory or in a device's, as the tensor.
+  struct Residual {
+    std::shared_ptr<float[]> values;
+    std::size_t count = 0;
+    bool is_on_device = false;
+  };
+
+  std::size_t tolerant_window() const;
+  std::size_t tolerant_piece_bytes(const Operation& operation) const;
+  ChunkOptions entropy_chunks(const Operation& operation) const;
+  base::Status check_tolerant_size(const Operation& operation) const;
+  base::Status check_entropy_size(const Operation& operation) const;
+
+  base::Result<std::unique_ptr<OperationRun>> make_tolerant(const Operation& operation,
+                                                            std::uint64_t key, const Shares& shares,
+                                                            std::span<float> residual);
+  base::Result<std::unique_ptr<OperationRun>> make_summed(const Operation& operation,
+                                                          std::uint64_t key,
+                                                          std::span<float> residual);
+  base::Result<std::span<float>> residual_of(const Operation& operation);
+
+  EngineConfig config_;
+  RunConfig run_config_;
+  ScratchPool scratch_;
+  PaceCache paces_;
+  ScaleCache scale_cache_;
+  CodeCache code_cache_;
+  CoderPool coder_pool_;
+  std::map<std::uint64_t, Residual> residuals_;  // by tensor
+};
+
+}  // namespace spillway::collective
