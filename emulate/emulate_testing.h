@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Helpers for tests of traces: short node constructors, worlds made of them, foreign files.
 #pragma once
 
 #include <filesystem>
@@ -13,8 +15,6 @@
 #include "sim/scenario/scenario.h"
 
 namespace spillway::emulate {
-
-// Helpers for tests of traces: short node constructors, worlds made of them, foreign files.
 
 inline Node compute_node(std::uint64_t id, std::vector<std::uint64_t> deps = {},
                          base::Duration duration = base::microseconds(1)) {

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The communicators of a replay: the world's, which the launcher's variables describe, and one for
+// each group of the trace that contains this rank. A group's first member creates its id and sends
+// it to the others over the world. Then all members create the communicator, group by group, in an
+// order that is the same at every rank.
+//
+// Every rank calls make() once. Groups of one rank, and groups that communicate nothing, have no
+// communicator.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +20,6 @@
 #include "emulate/trace/graph.h"
 
 namespace spillway::emulate {
-
-// The communicators of a replay: the world's, which the launcher's variables describe, and one for
-// each group of the trace that contains this rank. A group's first member creates its id and sends
-// it to the others over the world. Then all members create the communicator, group by group, in an
-// order that is the same at every rank.
-//
-// Every rank calls make() once. Groups of one rank, and groups that communicate nothing, have no
-// communicator.
 
 class GroupCommunicators {
  public:

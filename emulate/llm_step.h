@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
-
-#include <cstdint>
-
-#include "base/status.h"
-#include "emulate/trace/graph.h"
-
-namespace spillway::emulate {
-
+//
 // Synthesizes traces of training steps: a transformer of a given shape, on ranks in tensor, data,
 // pipeline and expert parallel groups.
 //
@@ -37,6 +29,14 @@ namespace spillway::emulate {
 //
 // Every step runs after the previous one. The same options give the same trace. Limits:
 // kMaxTraceRanks, and kMaxGraphNodes for all ranks.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "emulate/trace/graph.h"
+
+namespace spillway::emulate {
 
 inline constexpr std::uint32_t kMaxModelNumber = 1'000'000;  // for layers, ranks, tokens, ...
 

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The replay of a trace as real traffic (Replay), and the timers that stand for computing
+// (TimerQueue).
 #pragma once
 
 #include <condition_variable>

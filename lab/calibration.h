@@ -4,7 +4,7 @@
 //
 // A trial is a short lab whose ranks run the load at the end of this file: they send at their
 // links' rates and compute. If the fabric is late, or if a host could not send nearly all of its
-// load, time is slowed down by a factor of two (sim/scenario/dilation.h) and the trial starts anew.
+// load, time is slowed down by a factor of two (sim/scenario/scenario.h) and the trial starts anew.
 //
 // Two kinds of labs need no trial: the switch in the kernel does not know how late it is, and on
 // loopback only Spillway's packets cross the fabric.

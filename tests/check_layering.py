@@ -22,6 +22,9 @@ Folders that those use in turn do not count. The rules, by their tags:
   [tests]     only tests include GoogleTest, test headers and the harness in tests/harness/
   [files]     only base/own_file.* creates files or writes to them by name, so that none can be a trap of another user.
               OWN_FILES names the exceptions; tests may, too
+  [named]     sources that a comment names exist
+  [opens]     a header opens with a comment that says what it is
+  [house]     files and folders that docs/architecture.md names (`folder/name`, or a column's lib/name) exist
 """
 
 import argparse
@@ -59,6 +62,11 @@ MAKES_FILES = re.compile(
     r"|\b(mkstemp|mkostemp|mkstemps|mkostemps|creat|tmpfile)\s*\("
     r"|\bf(re)?open\s*\(.*,\s*\"[^\"]*[wa+]"
 )
+HOUSE = "docs/architecture.md"
+NAMED_IN_HOUSE = re.compile(r"`((?:[a-z_0-9]+/)+[a-z_0-9.]*)`|^ ?((?:" + "|".join(TOP) + r")/[a-z_/0-9]+)\b")
+NAMED_SOURCE = re.compile(r"(?<![\w</.-])((?:[a-z_0-9]+/)*)([a-z_0-9]+\.(?:h|cc))\b")
+SAYS_WHAT_IT_IS = re.compile(r"(//|/\*| \*) (?!SPDX)\w")
+OTHERS_HEADERS = {"foreach_target.h"}  # of Highway, named without angle brackets because it is asked for by name
 INCLUDE = re.compile(r"""^\s*#\s*include\s*(?P<open>["<])(?P<path>[^">]+)[">]""")
 COMMAND = re.compile(
     r"\b(spillway_folder|add_executable|add_library|target_sources|target_link_libraries)"
@@ -163,9 +171,12 @@ class Checker:
         self.layering = Layering(root)
         self.problems = list(self.layering.problems)
         self.files = 0
+        self.names = {path.name.removesuffix(".in") for top in (*TOP, "include", "tests")
+                      for path in self._sources(root / top)}
 
     def run(self):
         self._check_declarations()
+        self._check_house()
         for top in TOP:
             for path in self._sources(self.root / top):
                 self._check_file(path, self._check_source_include)
@@ -186,6 +197,23 @@ class Checker:
                 self.problems.append(
                     f"{folder.place.parts[0]}/CMakeLists.txt: [declared] declares {name}, but there is no {folder.place}"
                 )
+
+    def _check_house(self):
+        house = self.root / HOUSE
+        lines = house.read_text(encoding="utf-8").splitlines() if house.is_file() else []
+        for number, line in enumerate(lines, start=1):
+            places, row = self.HOUSE_PLACES, re.match(r"\| `([a-z_/]+)/` \|", line)
+            if row:  # of the table of folders: what it names may lie in its own
+                places = [*places, *(f"{place}{row[1]}/" for place in ("", "lib/"))]
+            for named in (match[1] or match[2] for match in NAMED_IN_HOUSE.finditer(line)):
+                if not any(self._is_there(place + named.rstrip("/")) for place in places):
+                    self.problems.append(f"{HOUSE}:{number}: [house] there is no {named}")
+
+    HOUSE_PLACES = ["", "lib/", "switch/", "switch/dataplane/", "tools/", "python/", "python/spillway/"]
+
+    def _is_there(self, name):
+        path = self.root / name
+        return path.exists() or any(path.parent.glob(path.name + ".*"))
 
     def _folder_of(self, path):
         """The name of the innermost declared folder that contains this path from the root."""
@@ -212,10 +240,13 @@ class Checker:
     def _check_file(self, path, rule):
         self.files += 1
         lines = path.read_text(encoding="utf-8").splitlines()
+        if path.suffix == ".h" and not any(map(SAYS_WHAT_IT_IS.match, lines[:4])):
+            self.problems.append(f"{path.relative_to(self.root).as_posix()}:1: [opens] it opens with no comment")
         for number, line in enumerate(lines, start=1):
             match = INCLUDE.match(line)
             if not match:
                 self._check_files(path, number, line)
+                self._check_named(path, number, line)
                 continue
             quoted = match["open"] == '"'
             complaint = rule(path, match["path"], quoted)
@@ -230,6 +261,12 @@ class Checker:
         if MAKES_FILES.search(re.sub(r"//.*", "", line)):
             where = path.relative_to(self.root).as_posix()
             self.problems.append(f"{where}:{number}: [files] files are made and written with base/own_file.h")
+
+    def _check_named(self, path, number, line):
+        for match in NAMED_SOURCE.finditer(line.partition("//")[2]):
+            if match[2] not in self.names | OTHERS_HEADERS and not match[1].startswith(("linux/", "sys/")):
+                where = path.relative_to(self.root).as_posix()
+                self.problems.append(f"{where}:{number}: [named] there is no {match[1]}{match[2]}")
 
     def _check_source_include(self, path, included, quoted):
         folder = self._folder_of(path.relative_to(self.root))
@@ -285,7 +322,7 @@ class Checker:
 # ------------------------------------------------------------------ self-test
 
 GOOD_TREE = {
-    "include/spillway/spillway.h": "#include <stdint.h>\n#include <spillway/types.h>\n",
+    "include/spillway/spillway.h": "// C.\n#include <stdint.h>\n#include <spillway/types.h>\n",
     "lib/CMakeLists.txt": """
         # spillway_folder(ghost USES nothing)
         spillway_folder(base)
@@ -302,20 +339,21 @@ GOOD_TREE = {
         spillway_folder(sim IN . EXCEPT scenario COLD USES base scenario codec WITHOUT odd.cc)
         """,
     "sim/scenario/scenario.cc": '#include "base/status.h"\n',
-    "sim/scenario/scenario.h": "#pragma once\n",
+    "sim/scenario/scenario.h": "/* SPDX */\n/* Text. */\n#pragma once\n",
     "sim/world.cc": '#include "sim/scenario/scenario.h"\n',
     "lib/base/status.cc": '#include "base/status.h"\n#include "base/version.h"\n',
-    "lib/base/status.h": "#pragma once\n",
+    "lib/base/status.h": "// SPDX\n//\n// Errors.\n#pragma once\n",
     "lib/base/version.h.in": "#pragma once\n",
     "lib/codec/rotation.cc": '#include <hwy/highway.h>\n#include "base/status.h"\n',
     "lib/codec/rotation_test.cc": (
         '#include <thread>\n#include "codec/testing.h"\n#include "harness/slowdown.h"\n'
     ),
     "tests/harness/slowdown.h": "#pragma once\n",
-    "lib/codec/testing.h": '#include <gtest/gtest.h>\ninline void plant() { std::ofstream("x") << 1; }\n',
+    "lib/codec/testing.h": '// Helpers.\n#include <gtest/gtest.h>\ninline void plant() { std::ofstream("x") << 1; }\n',
     "lib/base/own_file.cc": "int made = ::open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);\n",
+    "docs/architecture.md": " lib/codec/rotation  turns\n| `codec/` | `rotation`, `codec/rotation` |\n",
     "lib/wire/header.cc": '#include "wire/header.h"\n',
-    "lib/wire/header.h": "#include <linux/types.h>\n",
+    "lib/wire/header.h": "// Formats; see header.cc and linux/if.h.\n#include <linux/types.h>\n",
     "lib/capi/capi.cc": (
         '#include <mutex>\n#include <spillway/spillway.h>\n#include "base/status.h"\n'
         'std::ifstream in(path);  // no std::ofstream\nFILE* read = std::fopen(name(path), "rb");\n'
@@ -362,6 +400,11 @@ BREAKAGES = [
     ("files", "lib/capi/capi.cc", 'FILE* file = fopen(path, "r+");'),
     ("files", "lib/capi/capi.cc", "const int fd = ::open(path, O_WRONLY | O_CREAT, 0600);"),
     ("files", "lib/capi/capi.cc", "const int fd = ::mkostemp(path, O_CLOEXEC);"),
+    ("named", "lib/codec/rotation.cc", "int x;  // as header_writer.h says"),
+    ("opens", "lib/codec/late.h", "#pragma once"),
+    ("house", "docs/architecture.md", "| `codec/` | `packs/` |"),
+    ("house", "docs/architecture.md", "A row is `codec/row`."),
+    ("house", "docs/architecture.md", " lib/codec/row      cuts"),
     ("files", "include/spillway/spillway.h", 'FILE* file = fopen("/tmp/trace", "w");'),
 ]
 

@@ -1,4 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// When virtual ranks arrive at a collective of a staged world (stage.h).
+//
+// Most are like the real ones. The stage learns how far apart real ranks arrive, per group, kind
+// and size. It keeps the offsets of the last kRemembered arrivals from the mean of their
+// collective. A mean of K ranks hides 1/K of the variance, which is added back. The spread follows
+// from the median of these offsets, so that a slow start does not count. The latest of V virtual
+// ranks is the quantile u^(1/V) of a normal distribution with that spread. u is drawn from seed,
+// group and sequence, so the same run gives the same draws. With one real rank nothing is learned,
+// and all arrive when it does.
+//
+// A slow rank (SlowRank) takes `factor` times as long as the first real rank computes, and falls
+// behind by the difference. Whenever that rank is blocked, the slow one catches up, because it
+// would wait for the same. The first real rank's waits and calls must be reported in order. Delays
+// that a slow rank causes outside the groups it shares with real ranks are not modelled.
+//
+// Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +33,6 @@
 #include "emulate/trace/graph.h"
 
 namespace spillway::emulate {
-
-// When virtual ranks arrive at a collective of a staged world (stage.h).
-//
-// Most are like the real ones. The stage learns how far apart real ranks arrive, per group, kind
-// and size. It keeps the offsets of the last kRemembered arrivals from the mean of their
-// collective. A mean of K ranks hides 1/K of the variance, which is added back. The spread follows
-// from the median of these offsets, so that a slow start does not count. The latest of V virtual
-// ranks is the quantile u^(1/V) of a normal distribution with that spread. u is drawn from seed,
-// group and sequence, so the same run gives the same draws. With one real rank nothing is learned,
-// and all arrive when it does.
-//
-// A slow rank (SlowRank) takes `factor` times as long as the first real rank computes, and falls
-// behind by the difference. Whenever that rank is blocked, the slow one catches up, because it
-// would wait for the same. The first real rank's waits and calls must be reported in order. Delays
-// that a slow rank causes outside the groups it shares with real ranks are not modelled.
-//
-// Pure; one thread.
 
 // How far apart the ranks of one group arrive.
 class SpreadProfile {

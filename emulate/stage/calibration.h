@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures how long collectives of a communicator's ranks take, for measured_durations.h. All ranks
-// call it with the same options. calibrated_memory.h measures their memory.
+// Measures how long collectives of a communicator's ranks take, for stage_durations.h, and
+// how much memory they take. All ranks call it with the same options.
 //
 // For groups smaller than the world, all groups of the division run at once, each over its own
 // communicator.
@@ -44,7 +44,7 @@ inline constexpr std::uint32_t kBackToBack = 4;
 base::Result<MeasuredTable> calibrate(comm::Communicator& all_ranks,
                                       const CalibrationOptions& options);
 
-// Collectives for the measurements of calibration.h and calibrated_memory.h. Each has a shape, its
+// Collectives for the measurements of durations and memory. Each has a shape, its
 // own memory, and this rank's group in the shape's division of the world.
 //
 // All ranks call the same functions in the same order. One thread.
@@ -90,7 +90,7 @@ base::Result<Divisions> divisions_of(const std::vector<CollectiveShape>& shapes,
                                      const std::vector<std::uint32_t>& among, bool shares_all);
 
 // Measures how much more memory the library holds at a real rank if all ranks of the world are real
-// than if only a few are. A staged rank holds that much itself (measured_durations.h).
+// than if only a few are. A staged rank holds that much itself (stage_durations.h).
 //
 // It measures a process's peak resident memory, without what it had before and without the buffers
 // of the collectives. It does so once with communicators among the real ranks, and once among all.

@@ -3,8 +3,8 @@
 // A staged world: a job of `world` ranks, of which a few are real processes and the others virtual.
 // The real ranks report their calls, and the stage decides when these end:
 //
-//   a collective   when its last member has arrived, real (calls) or virtual (trace_arrivals.h,
-//                  else virtual_arrivals.h), and its predecessor in the group has ended; then its
+//   a collective   when its last member has arrived, real (calls) or virtual (arrivals.h),
+//                  and its predecessor in the group has ended; then its
 //                  duration (stage_durations.h) is added
 //   a message      its duration after it is sent; a virtual rank sends when it is asked to, or
 //                  later if a trace says so

@@ -133,7 +133,7 @@ class LevelRounder {
 };
 
 // ------------------------------------------------------------------ decoding: sums to means
-// (level_decoder.cc)
+// (level_code.cc)
 //
 // There are two steps, because chunks of a row may have sums of different ranks.
 // decode_level_sums() turns a run of sums into means of its contributors. finish_level_row()

@@ -96,7 +96,7 @@ class RowEncoder {
   std::array<std::vector<std::uint8_t>, kMaxPlanes / 8> codes_;
 };
 
-// ------------------------------------------------------------------ decoding (row_decoder.cc)
+// ------------------------------------------------------------------ decoding
 //
 // Each coordinate's estimate depends on its own number of planes. The other coordinates of the row
 // compensate for missing ones; that is right on average, because the rotation made them alike.

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// How ranks tell each other of the operations that they call: in words, where two ranks call
+// different ones, and as bytes, where a worker calls parameter servers.
 #pragma once
 
 #include <array>
@@ -20,7 +23,7 @@ namespace spillway::collective {
 //
 // The rank that notices knows its own call, and only the signature of the other one. Each rank
 // therefore puts the calls it knows into its LEAVE and completes them from the LEAVEs of others
-// (Engine::dispute()), until both calls are whole.
+// (Engine::resolve_or_wait()), until both calls are whole.
 //
 // Peers' texts are made printable when they go into a sentence. Pure.
 

@@ -19,10 +19,10 @@
 // too early, when ranks do not agree on an operation, or on an abort. All get one Status that names
 // the rank, and the other ranks are told. An engine that failed stays failed. If ranks call
 // different operations, callers are told as soon as both calls are known in whole, or after the
-// peer timeout (engine_mismatch.cc).
+// peer timeout (engine_failure.cc).
 //
 // With parameter servers, a worker sends them a call before each collective operation. A server
-// opens the operations that go through it as their calls come (servers/call_delivery.h). It
+// opens the operations that go through it as their calls come (calls.h). It
 // completes them to its listener like its own, with the sequence as the token.
 //
 // An operation may be complete for its caller while a late rank still has to be told of it; it then

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Shares of a tensor that fit the ranks' links: how to choose them (best_shares()), when to choose
+// anew (ShareSchedule), and how ranks tell each other what their links carry (CapacityNotes).
 #pragma once
 
 #include <array>

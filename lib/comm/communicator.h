@@ -158,7 +158,7 @@ struct CommunicatorConfig {
   std::optional<unsigned> threads;         // compute threads
   std::optional<double> trimmed_target;    // over-send: share of packets to be trimmed
   launch::Secret secret;                   // of the job; empty: as secret.h says
-  // How long to wait for the other ranks. Unset: as timeouts.h says.
+  // How long to wait for the other ranks. Unset: as launch/launch.h says.
   std::optional<base::Duration> rendezvous_patience;
   std::optional<base::Duration> peer_timeout;
   base::Duration operation_timeout = base::seconds(300);
@@ -177,9 +177,9 @@ class Communicator {
   static base::Result<std::unique_ptr<Communicator>> create(const CommunicatorConfig& config);
   ~Communicator();
 
-  // Creation in two steps, for ranks that do not meet at a rendezvous (job/job.h). open() binds the
-  // sockets, so that peers can be told the address. take() makes the communicator once all ranks
-  // are known. One thread.
+  // Creation in two steps, for ranks that do not meet at a rendezvous (elastic/job.h). open() binds
+  // the sockets, so that peers can be told the address. take() makes the communicator once all
+  // ranks are known. One thread.
   class Slot {
    public:
     static base::Result<std::unique_ptr<Slot>> open(const CommunicatorConfig& config);

@@ -213,7 +213,7 @@ TEST(LocalMemory, ACardThatNamesSomebodyElsesDoorGetsNothingOfIt) {
   }
 }
 
-// The note's layout in local_handover.cc.
+// The note's layout in local_memory.cc.
 struct ForgedNote {
   std::uint32_t magic = 0x4D4C5053;
   std::uint16_t kind = 0;

@@ -15,8 +15,8 @@
 //   SPILLWAY_SECRET              the job's secret (secret.h)
 //   SPILLWAY_SECRET_FILE         path of the secret
 //   SPILLWAY_ENCRYPT             encrypts payloads; needs a secret
-//   SPILLWAY_PEER_TIMEOUT        timeouts.h
-//   SPILLWAY_RENDEZVOUS_TIMEOUT  timeouts.h
+//   SPILLWAY_PEER_TIMEOUT        launch/launch.h
+//   SPILLWAY_RENDEZVOUS_TIMEOUT  launch/launch.h
 //
 // prepare() reads the environment, the secret's file and kernel files; it leaves nothing open.
 #pragma once

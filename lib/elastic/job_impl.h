@@ -2,9 +2,9 @@
 //
 // The implementation of Job (job.h): its state, and the thread that owns each part.
 //
-//   job.cc          founding and joining, on the application's thread, before the job's runs
-//   job_steps.cc    steps and changes, on the application's thread
-//   job_thread.cc   the job's thread: streams, the member, events and answers
+//   job.cc       founding and joining, on the application's thread, before the job's thread runs
+//   job_run.cc   steps and changes, on the application's thread; and the job's thread: streams, the
+//                member, events and answers
 //
 // The application's thread hands tasks to the job's thread, and waits under the mutex for results.
 #pragma once

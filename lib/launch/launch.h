@@ -15,7 +15,7 @@
 //
 // With any family, SPILLWAY_COMM_ID=host:port overrides the family's meeting place. A lab sets
 // SPILLWAY_PEERS and SPILLWAY_LISTEN, the addresses of the ranks' data. SPILLWAY_SERVERS adds
-// parameter servers (servers.h).
+// parameter servers (below).
 //
 // A pure function of the environment: it looks up no names and opens no sockets. Errors name the
 // missing or wrong variable and what to set.

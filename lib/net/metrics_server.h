@@ -7,7 +7,7 @@
 // Limits: a request has at most kMaxRequestBytes. A client has kPatience for its whole request and
 // as long again to read the answer, however it spreads the bytes. Beyond kMaxConnections, or one
 // address's share of them, the oldest connection of the address with the most is closed
-// (stranger_book.h). The server's thread calls `render`; destroying the server ends it.
+// (stranger_table.h). The server's thread calls `render`; destroying the server ends it.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// An execution trace as its readers hand it out: what one rank did, node by node. A node computes,
+// takes part in a collective, sends or receives. It runs once all nodes it depends on have run. Ids
+// come from the file, are unique within a rank and have any order. Dependencies may name later
+// nodes.
+//
+// Values that a file does not give are absent here, never guessed. `data_deps` decide when a node
+// runs. `control_deps` say which node called which; in PyTorch traces they form a tree that
+// contradicts the order of the data. They count only if the user asks for it (ADR 20).
+//
+// Readers (emulate/trace) call a sink: on_rank() before the nodes of each rank, then on_node() for
+// each node. The node object is reused for the next call. If the sink returns an error, reading
+// stops.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +25,6 @@
 #include "base/units.h"
 
 namespace spillway::chakra {
-
-// An execution trace as its readers hand it out: what one rank did, node by node. A node computes,
-// takes part in a collective, sends or receives. It runs once all nodes it depends on have run. Ids
-// come from the file, are unique within a rank and have any order. Dependencies may name later
-// nodes.
-//
-// Values that a file does not give are absent here, never guessed. `data_deps` decide when a node
-// runs. `control_deps` say which node called which; in PyTorch traces they form a tree that
-// contradicts the order of the data. They count only if the user asks for it (ADR 20).
-//
-// Readers (emulate/trace) call a sink: on_rank() before the nodes of each rank, then on_node() for
-// each node. The node object is reused for the next call. If the sink returns an error, reading
-// stops.
 
 enum class NodeKind : std::uint8_t { kOther, kCompute, kSend, kReceive, kCollective };
 const char* node_kind_name(NodeKind kind);
@@ -104,7 +104,7 @@ constexpr base::Duration bounded_microseconds(std::uint64_t count) {
 }
 
 // Encodes nodes and metadata as the bytes of a Chakra file (version 1.0): each message follows its
-// length. emulate/trace/chakra.h, which reads them, lists the attributes.
+// length. emulate/trace/chakra.cc, which reads them, lists the attributes.
 //
 // Appends to text that the caller owns; no I/O. An encoder has scratch memory: use one per thread.
 

@@ -47,7 +47,7 @@ std::optional<chakra::CollectiveKind> collective_of(collective::Kind kind) {
   }
 }
 
-// Bytes as chakra/node.h counts them: the whole tensor where each rank holds a part of it.
+// Bytes as chakra.h counts them: the whole tensor where each rank holds a part of it.
 std::uint64_t trace_bytes(const collective::Operation& operation, const collective::Group& group) {
   switch (operation.kind) {
     case collective::Kind::kReduceScatter:

@@ -152,7 +152,7 @@ class FlightRecorder {
 
 // `kill -USR2 <pid>` shows what a job waits for: it dumps every flight recorder of the process.
 //
-//   SPILLWAY_FLIGHT_FILE  a path with %h and %p (identity.h), to which dumps are appended;
+//   SPILLWAY_FLIGHT_FILE  a path with %h and %p (log.h), to which dumps are appended;
 //                         standard error if unset or if it cannot be opened
 //
 // A previous handler is called after the dump, with its mask. A handler that the application

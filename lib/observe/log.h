@@ -6,7 +6,7 @@
 //                          Unset: warnings, and no line about the version.
 //   SPILLWAY_DEBUG_SUBSYS  subsystems for INFO and TRACE: a list such as INIT,NET,COLL or ALL; a
 //                          leading ^ excludes the list. Unset: INIT,BOOTSTRAP,ENV.
-//   SPILLWAY_DEBUG_FILE    a path with %h and %p (identity.h); lines are appended.
+//   SPILLWAY_DEBUG_FILE    a path with %h and %p (expand_path()); lines are appended.
 //
 // A line is `host:pid:tid [rank] SPILLWAY INFO message` in one write(), so lines of several threads
 // and processes do not mix. The rank is that of the thread's ScopedLogRank, or "-".

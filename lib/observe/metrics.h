@@ -128,7 +128,7 @@ std::string escaped_label(std::string_view value);
 // default). All sources of a process with the same place, communicators and a job, appear there
 // together.
 //
-//   SPILLWAY_METRICS_FILE     a path (identity.h), for node-exporter's textfile collector. Without
+//   SPILLWAY_METRICS_FILE     a path (log.h), for node-exporter's textfile collector. Without
 //                             %r or %p, local ranks from 1 on add their number, so that they do
 //                             not overwrite each other: `name.prom`, `name.1.prom`. It is written
 //                             at start, every 10 seconds, and at the end

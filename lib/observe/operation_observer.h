@@ -62,7 +62,7 @@ struct ObserverConfig {
   DumpConfig dump{};
   std::string timeline{};  // a path; empty: none
   MetricsConfig metrics{};
-  std::string waits{};            // a board's path (wait_watch.h); empty: none
+  std::string waits{};            // a board's path; empty: none
   std::string execution_trace{};  // a folder (execution_trace.h); empty: none
 };
 

@@ -3,7 +3,7 @@
 // A rank's operations over time, as a Chrome trace for ui.perfetto.dev: one file per rank. The
 // files of several ranks can be viewed together.
 //
-//   SPILLWAY_TIMELINE  a path with %r, %c, %h and %p (identity.h)
+//   SPILLWAY_TIMELINE  a path with %r, %c, %h and %p (log.h)
 //
 // A rank is a process of the trace, "rank 3 of 8". An operation is an asynchronous event with its
 // own id, so overlapping ones are drawn apart; its queue time is an event inside it. Times are

@@ -129,7 +129,7 @@ enum class KeyLabel : std::uint8_t {
   kTicket,
   kCommunicator,
   kPacketsOfSecret,   // packets under a caller's secret (packet_auth.h)
-  kPacketsOfMessage,  // packets of one message, written and read without a run (capi/packets.h)
+  kPacketsOfMessage,  // packets of one message, written and read without a run (capi/packets.cc)
   kRun,               // a run key, from the random numbers of the ranks at the rendezvous
   kRendezvousSecret,  // a credential of the rendezvous, from the job's secret
   kRendezvousId,      // the same, from the ranks' unique id

@@ -13,12 +13,12 @@
 //   aggregate slots=4096 policy=static|first-come|preemptive level=0 lease=100ms switch=leaf*
 //                                             switches that add sum packets (aggregation.h)
 //   job protocol=spillway|dctcp|newreno pattern=incast bytes=1MB ...   any number of them
-//   training workers=8 layers=4 bytes=1MB ... a training job, for `spillway sim jobs` (training.h)
+//   training workers=8 layers=4 bytes=1MB ... a training job, for `spillway sim jobs` (job.h)
 //   background load=10% until=5ms ...         other users' flows, which the run does not wait for
 //   fault kind=loss link=leaf0->spine1 share=1% from=1ms until=2ms  any number of them
 //   fault kind=restart switch=leaf0 from=1ms  a switch that loses its sums
 //   tenant from=host0 to=host1 protocol=udp|newreno|dctcp rate=50% on=10ms off=10ms start=1ms
-//                                             other users' endless traffic (tenant.h)
+//                                             other users' endless traffic (job.h)
 //   port host=host0 interface=veth0           attaches a real host to an emulated network;
 //   port host=host0 listen=127.0.0.1:7100 deliver=127.0.0.1:7000    simulations ignore it
 //

@@ -10,7 +10,7 @@
 //   permutation       every host sends to one other and receives from one other, at random
 //   incast            `senders` hosts send to the first host at once
 //   all-to-all        every host sends to every other
-//   parameter-server  steps of push and pull (parameter_server.h)
+//   parameter-server  steps of push and pull (sim/training)
 //   ring              all-reduce over a ring: 2 (N - 1) rounds of bytes / N to the next host
 //   background        flows of random size between random hosts, as a Poisson process
 //

@@ -2,7 +2,7 @@
 //
 // The attacker of a soak world. It hears every packet of every job, records some, and sends from
 // its own host: recorded packets as they were, cut, changed, redirected, or as of another run or
-// epoch; made-up packets sealed with its own key; and noise (forgery.h). Jobs without keys detect
+// epoch; made-up packets sealed with its own key; and noise. Jobs without keys detect
 // accidents only. Against those it sends only what an accident could produce.
 //
 // Each packet carries a label that names the attack; only observers read it. A forgery must be

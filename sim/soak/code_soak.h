@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Soak tests of codes (code_world.h). Whatever is lost, late, forgotten or aborted:
+// Soak tests of codecs, in random small worlds. Whatever is lost, late, forgotten or aborted:
 //
 //   same     all ranks at which a call ended well have the same bits
 //   right    the result is the mean of the ranks' inputs, within the code's accuracy

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Watches the Spillway stacks of a soak world and records what checks.h needs. It does not trust
-// the endpoints: it opens packets itself, compares planes with those of an independently encoded
-// tensor, and decodes the expected tensor itself.
+// Watches the Spillway stacks of a soak world and records what check_soak() (soak.h) needs. It does
+// not trust the endpoints: it opens packets itself, compares planes with those of an independently
+// encoded tensor, and decodes the expected tensor itself.
 //
 // Not for long runs: it remembers every message. One thread.
 #pragma once

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Soak tests: random small worlds in which many faults happen at once, and what must still hold
-// (checks.h). A world, and everything that happens in it, is a function of its seed; the digest
+// Soak tests: random small worlds in which many faults happen at once, and what must still hold.
+// A world, and everything that happens in it, is a function of its seed; the digest
 // tells whether two runs were the same.
 //
-//   world    draws a world            watch    records what happens
-//   attack   the attacker             checks   judges it
-//   forgery  forged packets
+//   world      draws a world        observer   records what happens
+//   attack     the attacker         soak       judges it
 #pragma once
 
 #include <array>
@@ -23,7 +22,7 @@
 
 namespace spillway::sim {
 
-// The observations of a soak world, as plain data (SoakRecord, filled in by watch.h), and the
+// The observations of a soak world, as plain data (SoakRecord, filled in by observer.h), and the
 // invariants that must hold for every world. check_soak() returns a sentence per failure, with the
 // subject and the numbers. Tests modify records to prove that each check can fail.
 //
@@ -35,7 +34,7 @@ namespace spillway::sim {
 //   bounds      memory stays below what limits imply; no endpoint takes more control packets than
 //               arrived; no packet is left in the network at the end
 //   attacks     a forgery that arrives is refused, counted once, and changes nothing; a repeated
-//               packet is counted as such (watch.h checks both on arrival)
+//               packet is counted as such (observer.h checks both on arrival)
 
 // A message, from its start to its end at both ends. Times are the network's.
 struct MessageRecord {

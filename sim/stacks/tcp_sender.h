@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The sending end of a simulated TCP flow (TcpSender), from its parts: the state of segments
+// (TcpScoreboard), the congestion window (TcpWindow) and the timers (TcpTimer). RFCs are named
+// where their rules are.
 #pragma once
 
 #include <array>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A simulated host that speaks TCP (TcpStack): senders (tcp_sender.h), receivers (TcpReceiver) and
+// the order in which flows take turns.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@
 namespace spillway::sim {
 namespace {
 
-// The two ends of a UDP tenant (scenario/tenant.h): a stack that sends full frames at a rate during
+// The two ends of a UDP tenant (scenario/job.h): a stack that sends full frames at a rate during
 // its periods, and one that takes what arrives. Packet k of a period is due when k packets at the
 // rate would have left, so rounding never changes a period's number of packets. Constant memory and
 // work. One thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All tenants of a scenario (scenario/tenant.h), each with its own stacks on the hosts it uses.
+// All tenants of a scenario (scenario/job.h), each with its own stacks on the hosts it uses.
 // Must outlive the network. Memory does not grow with time. One thread.
 #pragma once
 

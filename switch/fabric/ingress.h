@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The way of a real frame into the fabric (Ingress), and where hosts were last seen (MacTable).
 #pragma once
 
 #include <array>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The end of a path that answers `spillway doctor --peer`: what it replies (Responder, without
+// I/O), and the listener with its socket (Listener).
 #pragma once
 
 #include <cstddef>
@@ -18,7 +21,7 @@
 
 namespace spillway::doctor {
 
-// A listener's reaction to each datagram: nothing, or an reply that is no longer than the
+// A listener's reaction to each datagram: nothing, or a reply that is no longer than the
 // request. Answers leave at no more than kReplyRate in total; requests beyond that are dropped.
 // Packets of bursts are counted for their session. Anything else is garbage: counted, never
 // answered.

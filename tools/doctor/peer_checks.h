@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Checks of the path to a listener: all of them (check_path_to()), then each: round trips, path
+// MTU, and how DSCP and ECN arrive. trim_probe.h has the check of trimming.
 #pragma once
 
 #include <cstdint>

@@ -1,18 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-
-#include "base/bytes.h"
-
-namespace spillway::doctor {
-
+//
 // The protocol between a prober and a listener over UDP: requests and replies, one datagram each.
 // All numbers are little-endian.
 //
@@ -37,6 +24,19 @@ namespace spillway::doctor {
 // its size is wrong. It refuses a summary whose names hold anything but letters, digits and -._:@,
 // because they end up in commands that people copy. Bounded: kMaxKinds kinds; all others are
 // counted together. Plain values; any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+
+namespace spillway::doctor {
 
 enum class ProbeType : std::uint8_t {
   kEcho = 1,  // asks when and how this arrived

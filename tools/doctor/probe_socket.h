@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A UDP socket that sets DSCP and ECN of each datagram it sends. For each that arrives it tells the
+// sender, DSCP, ECN and the kernel's arrival time. It handles one datagram per call: for requests
+// and replies, not for data. Non-blocking; one thread.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +17,6 @@
 #include "tools/doctor/probe_packet.h"
 
 namespace spillway::doctor {
-
-// A UDP socket that sets DSCP and ECN of each datagram it sends. For each that arrives it tells the
-// sender, DSCP, ECN and the kernel's arrival time. It handles one datagram per call: for requests
-// and replies, not for data. Non-blocking; one thread.
 
 struct ProbeArrival {
   base::ByteView bytes;  // valid until the next receive()

@@ -1,4 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Ranks remember codes of a tensor from one entropy-coded all-reduce to the next, so that tables of
+// probabilities need not be sent. Both ends of a link remember, for every step, the table that both
+// made of the numbers that went over it. All ranks remember what they made of the sums that they
+// all have: tables of the sums, the largest magnitude, what blocks cost, and where a sketch expects
+// zeros. Pieces of a chunk are of different layers, so each has tables of its own.
+//
+// Codes advance when an operation has ended at this rank. If it did not end at another, or a rank
+// forgot, hashes differ the next time. All ranks concerned know it then (below), and tables
+// are sent along once. Hash 0 means nothing is remembered.
+//
+// Bounded: CodeCache::kMaxTensors; the tensor with the lowest name is forgotten first. One thread;
+// codes themselves do not change any more once they are in the cache.
 #pragma once
 
 #include <array>
@@ -17,19 +30,6 @@
 #include "collective/operation.h"
 
 namespace spillway::collective {
-
-// Ranks remember codes of a tensor from one entropy-coded all-reduce to the next, so that tables of
-// probabilities need not be sent. Both ends of a link remember, for every step, the table that both
-// made of the numbers that went over it. All ranks remember what they made of the sums that they
-// all have: tables of the sums, the largest magnitude, what blocks cost, and where a sketch expects
-// zeros. Pieces of a chunk are of different layers, so each has tables of its own.
-//
-// Codes advance when an operation has ended at this rank. If it did not end at another, or a rank
-// forgot, hashes differ the next time. All ranks concerned know it then (below), and tables
-// are sent along once. Hash 0 means nothing is remembered.
-//
-// Bounded: CodeCache::kMaxTensors; the tensor with the lowest name is forgotten first. One thread;
-// codes themselves do not change any more once they are in the cache.
 
 // Codes are used again only if all of this is the same.
 struct CodeUse {

@@ -34,7 +34,7 @@ namespace spillway::collective {
 // step makes up for what rounding took away. Sums are added without loss, so values depend on the
 // sum alone: the same bits at all ranks.
 //
-// Special scales (codec/shared_scale.h): 0 gives zeros throughout, NaN gives NaN throughout.
+// Special scales (codec/lanes.h): 0 gives zeros throughout, NaN gives NaN throughout.
 //
 // Pure functions; any thread.
 

@@ -2,7 +2,7 @@
 //
 // Carries out a plan exactly: every message arrives whole, every sum is formed in the order the
 // plan says. Bytes go from the caller's memory to the wire and from the wire to where they belong,
-// or through shared memory if both ranks are on one machine (plan_run_local.cc). If a sum adds only
+// or through shared memory if both ranks are on one machine. If a sum adds only
 // one message to the caller's own input, and waits for nothing else, it is formed as packets come,
 // on the receiving thread.
 #pragma once
@@ -181,7 +181,7 @@ class PlanRun final : public OperationRun {
   base::Status finish(StepId id, RunContext& context);
   StepId step_of(const wire::MessageId& id, std::uint16_t peer) const;
 
-  // plan_run_local.cc
+  // ---- messages between ranks of one machine
   static bool leaves_second_names(const Plan& plan);
   bool is_local(const Step& step) const;
   bool is_place(StepId id) const {

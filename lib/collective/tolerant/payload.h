@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Floats as bit planes in messages: the codec's side of tolerant operations. A source is encoded
+// once and may then be sent to many ranks; a sink takes packets as they come and is decoded at the
+// end.
+//
+// Encoding and decoding take their time and may run on any thread, but not at the same time as
+// anything else on the same object. The limits of a plan were checked when it was made.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +23,6 @@
 #include "transport/message.h"
 
 namespace spillway::collective {
-
-// Floats as bit planes in messages: the codec's side of tolerant operations. A source is encoded
-// once and may then be sent to many ranks; a sink takes packets as they come and is decoded at the
-// end.
-//
-// Encoding and decoding take their time and may run on any thread, but not at the same time as
-// anything else on the same object. The limits of a plan were checked when it was made.
 
 class PlaneSource final : public transport::PayloadSource {
  public:

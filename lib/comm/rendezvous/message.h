@@ -15,7 +15,7 @@
 //             world 4, drawn 32, then each rank's random 32 and blob (4 + n)
 //
 // With a key (handshake.h), only opening, challenge and a refusal without job data are sent before
-// both sides have proved that they know it. All frames after the proof are sealed (channel.h):
+// both sides have proved that they know it. All frames after the proof are sealed (socket.h):
 // their body is ciphertext and tag.
 //
 // Pure functions: any bytes give a value or an error. Limits: kMaxBlobBytes per blob, kMaxText per
@@ -68,7 +68,7 @@ enum class FrameType : std::uint16_t {
   kOpening = 7,
   kChallenge = 8,
   kProof = 9,
-  // Frames of a job's mesh, after the same handshake (job/mesh_message.h).
+  // Frames of a job's mesh, after the same handshake (elastic/mesh_message.h).
   kMember = 16,
   kWelcomeMember = 17,
   kRoster = 18,

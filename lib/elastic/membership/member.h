@@ -23,7 +23,7 @@
 // is kept until the decision: some driver completes every change that began.
 //
 // Watching: every peer sees a connection end. Each voter sends signs of life to three others
-// (roster.h); during a change, the driver and all others exchange them. A member that loses another
+// (view.h); during a change, the driver and all others exchange them. A member that loses another
 // tells the likely drivers; the watchers of the lost member tell all. A member that is told of a
 // loss asks for a sign itself, and believes only its own result.
 //
@@ -256,7 +256,7 @@ class Member {
   std::vector<MemberId> drivers(std::size_t most = kMaxMembers) const;
   std::string loss_text(MemberId member) const;
 
-  // ---- member_time.cc
+  // ---- member_watch.cc
   void beat(base::Instant now);
   void send_heartbeats();
   void check_silence(base::Instant now);
@@ -293,7 +293,7 @@ class Member {
                    base::Instant now);
   void refuse_request(MemberId from, std::uint32_t number, const std::string& why);
 
-  // ---- member_drive.cc
+  // ---- member_change.cc
   void advance_drive(base::Instant now);
   std::vector<MemberId> awaited(base::Instant now) const;
   bool is_worse_off() const;

@@ -12,10 +12,10 @@ namespace spillway::bench {
 
 // ------------------------------------------------------------------ frames
 
-// Speed of forwarding frames from one port to another on one core (kernel/live_switch.h): through
-// the switch in the kernel at XDP and at tc, a Linux bridge, and the switch in user space. Only
-// frames that arrive behind the second port count. Queues stay empty: this measures the cost of
-// forwarding alone. Throws CommandError.
+// Speed of forwarding frames from one port to another on one core
+// (switch/kernel/measure/live_switch.h): through the switch in the kernel at XDP and at tc, a Linux
+// bridge, and the switch in user space. Only frames that arrive behind the second port count.
+// Queues stay empty: this measures the cost of forwarding alone. Throws CommandError.
 
 struct ForwardingOptions {
   unsigned rounds = 5;  // interleaved; the median counts

@@ -27,7 +27,7 @@ struct WireSpeedOptions {
   unsigned messages_at_once = 2;
   unsigned paths = 1;
   wire::Protection protection = wire::Protection::kTags;
-  base::BitRate garbage{};  // rate of unwanted datagrams sent to the receiver's port (flood.h)
+  base::BitRate garbage{};  // rate of unwanted datagrams sent to the receiver's port
 };
 
 struct WireSpeed {
