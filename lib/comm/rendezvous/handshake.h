@@ -6,7 +6,7 @@
 //   joiner ── opening: its random ────────────────────────────────────────► host
 //   joiner ◄─ challenge: its random, HMAC(key, "host" | both randoms) ───── host
 //   joiner ── proof: HMAC(key, "guest" | both randoms) ───────────────────► host
-//   both      a key for each direction follows from key and both randoms (socket.h)
+//   both      a key for each direction follows from key and both randoms (Channel)
 //
 // Randoms are fresh for each connection, so replayed proofs fail. The words "host" and "guest" keep
 // a proof from being reflected to its maker. Without a key there are no proofs and the channel is

@@ -15,7 +15,7 @@
 //             world 4, drawn 32, then each rank's random 32 and blob (4 + n)
 //
 // With a key (handshake.h), only opening, challenge and a refusal without job data are sent before
-// both sides have proved that they know it. All frames after the proof are sealed (socket.h):
+// both sides have proved that they know it. All frames after the proof are sealed (Channel):
 // their body is ciphertext and tag.
 //
 // Pure functions: any bytes give a value or an error. Limits: kMaxBlobBytes per blob, kMaxText per
