@@ -77,27 +77,28 @@ void read_gather(ByteView body, std::uint32_t world) {
 
 // Parses `body` as each message that members of a job exchange.
 void read_mesh(ByteView body) {
-  const auto hello = parse_member_hello(body);
+  const auto hello = elastic::parse_member_hello(body);
   if (hello.ok()) {
-    const auto again = parse_member_hello(encode(*hello).body);
+    const auto again = elastic::parse_member_hello(encode(*hello).body);
     require(again.ok() && again->card == hello->card && again->job == hello->job);
   }
-  const auto welcome = parse_member_welcome(body);
+  const auto welcome = elastic::parse_member_welcome(body);
   if (welcome.ok()) {
-    const auto again = parse_member_welcome(encode(*welcome).body);
+    const auto again = elastic::parse_member_welcome(encode(*welcome).body);
     require(again.ok() && again->cards == welcome->cards && again->key == welcome->key);
   }
-  const auto roster = parse_roster(body);
+  const auto roster = elastic::parse_roster(body);
   if (roster.ok()) {
-    require(parse_roster(encode_roster(*roster).body).value() == *roster);
+    require(elastic::parse_roster(encode_roster(*roster).body).value() == *roster);
   }
-  const auto cards = parse_handle(Blob(body.begin(), body.end()));
+  const auto cards = elastic::parse_handle(Blob(body.begin(), body.end()));
   if (cards.ok()) {
-    require(!encode_handle(*cards).ok() || parse_handle(*encode_handle(*cards)).value() == *cards);
+    require(!elastic::encode_handle(*cards).ok() ||
+            elastic::parse_handle(*elastic::encode_handle(*cards)).value() == *cards);
   }
-  const auto ticket = parse_ticket(std::string(body.begin(), body.end()));
+  const auto ticket = elastic::parse_ticket(std::string(body.begin(), body.end()));
   if (ticket.ok()) {
-    require(parse_ticket(ticket->to_string()).value().job == ticket->job);
+    require(elastic::parse_ticket(ticket->to_string()).value().job == ticket->job);
   }
 }
 
@@ -168,7 +169,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Blob bytes(data, data + size);
   read_id(bytes);
   read_card(bytes);
-  static_cast<void>(expand_node_list(std::string(bytes.begin(), bytes.end())));
+  static_cast<void>(launch::expand_node_list(std::string(bytes.begin(), bytes.end())));
   read_body(bytes);
   seal_and_open(bytes);
   if (size > 0) {

@@ -117,7 +117,7 @@ class WorldBuilder {
     const auto planes = draw_.pick<std::uint32_t>({5, 8, 16, 32});
     std::string job =
         OrderedText{"job protocol=spillway packet={} precision={} checks={} real-bytes={}", packet,
-                    planes, draw_.pick<std::string>({"tags", "tags", "tags", "encryption"}),
+                    planes, draw_.pick<std::string>({"tags", "tags", "encryption", "tags"}),
                     real_bytes ? "yes" : "no"}
             .text;
     job += draw_pattern(jobs);
