@@ -21,6 +21,8 @@
 
 namespace {
 
+namespace elastic = spillway::elastic;
+namespace launch = spillway::launch;
 using namespace spillway::comm;
 using spillway::base::ByteView;
 using spillway::fuzzing::require;
@@ -89,7 +91,7 @@ void read_mesh(ByteView body) {
   }
   const auto roster = elastic::parse_roster(body);
   if (roster.ok()) {
-    require(elastic::parse_roster(encode_roster(*roster).body).value() == *roster);
+    require(elastic::parse_roster(elastic::encode_roster(*roster).body).value() == *roster);
   }
   const auto cards = elastic::parse_handle(Blob(body.begin(), body.end()));
   if (cards.ok()) {
