@@ -28,6 +28,7 @@ Folders that those use in turn do not count. The rules, by their tags:
 """
 
 import argparse
+import functools
 import pathlib
 import re
 import sys
@@ -217,10 +218,14 @@ class Checker:
 
     def _folder_of(self, path):
         """The name of the innermost declared folder that contains this path from the root."""
-        path = pathlib.PurePosixPath(path.as_posix())
-        around = [(len(folder.place.parts), name) for name, folder in self.layering.folders.items()
-                  if folder.place in path.parents]
-        return max(around)[1] if around else None
+        return self._folder_at(pathlib.PurePosixPath(path.as_posix()).parent)
+
+    @functools.cache
+    def _folder_at(self, place):
+        around = {place, *place.parents}
+        holding = [(len(folder.place.parts), name) for name, folder in self.layering.folders.items()
+                   if folder.place in around]
+        return max(holding)[1] if holding else None
 
     def _resolve(self, included):
         """The path from the root that a quoted include names; None if there is no such file."""
@@ -256,9 +261,9 @@ class Checker:
                 self.problems.append(f"{where}:{number}: includes {shown}: {complaint}")
 
     def _check_files(self, path, number, line):
-        if is_test(path) or self._is_edge(path) or self._name(path) in OWN_FILES:
+        if not MAKES_FILES.search(line.partition("//")[0]):
             return
-        if MAKES_FILES.search(re.sub(r"//.*", "", line)):
+        if not (is_test(path) or self._is_edge(path) or self._name(path) in OWN_FILES):
             where = path.relative_to(self.root).as_posix()
             self.problems.append(f"{where}:{number}: [files] files are made and written with base/own_file.h")
 

@@ -79,12 +79,17 @@ struct {
 
 /* ------------------------------------------------------------------ deciding */
 
+/* What a frame's headers say. */
+struct headers {
+  struct spillway_layout layout;
+  struct spillway_frame frame;
+};
+
 /* A frame on its way through a port. */
 struct passage {
   __u32 number; /* of the port */
   const struct spillway_switch_port* port;
-  struct spillway_layout layout;
-  struct spillway_frame frame;
+  struct headers headers;
   struct spillway_decision decision;
   struct spillway_tag beside; /* its outermost tag, if that is not in the frame */
   __u8 is_lost;               /* to gray loss */
@@ -104,16 +109,17 @@ static inline int passes_untold(struct spillway_processor* processor, struct pas
                                 __u8 queue, __u32 queued) {
   const int is_same = processor->untold_port == passage->number && processor->untold_queue == queue;
   if (is_fresh(processor) || (!is_same && processor->untold_frames != 0) ||
-      needs_random(passage->port) || queued + passage->frame.bytes >= passage->port->calm_bytes) {
+      needs_random(passage->port) ||
+      queued + passage->headers.frame.bytes >= passage->port->calm_bytes) {
     return 0;
   }
   if (!is_same) {
     processor->untold_port = passage->number;
     processor->untold_queue = queue;
   }
-  processor->untold_bytes += passage->frame.bytes;
+  processor->untold_bytes += passage->headers.frame.bytes;
   processor->untold_frames += 1;
-  spillway_let_in(&passage->frame, queue, &passage->decision);
+  spillway_let_in(&passage->headers.frame, queue, &passage->decision);
   return 1;
 }
 
@@ -144,7 +150,7 @@ static inline void ask_port(struct spillway_processor* processor, struct passage
   bpf_spin_lock(&slot->lock);
   spillway_tell_port(&slot->port, processor->untold_queue, processor->untold_bytes,
                      processor->untold_frames);
-  spillway_pass_port(&port->config, &port->link, &slot->port, &passage->frame, now, random,
+  spillway_pass_port(&port->config, &port->link, &slot->port, &passage->headers.frame, now, random,
                      &passage->decision);
   bpf_spin_unlock(&slot->lock);
   processor->untold_frames = 0;
@@ -153,8 +159,8 @@ static inline void ask_port(struct spillway_processor* processor, struct passage
 
 static inline void report(const struct passage* passage, const __u8* data, const __u8* end,
                           __u32 queued) {
-  const __u8* payload = data + passage->layout.transport + SPILLWAY_UDP_HEADER;
-  if (!trace_frames || passage->frame.flags == 0 ||
+  const __u8* payload = data + passage->headers.layout.transport + SPILLWAY_UDP_HEADER;
+  if (!trace_frames || passage->headers.frame.flags == 0 ||
       payload + sizeof(struct spillway_packet_header) > end) {
     return;
   }
@@ -165,14 +171,14 @@ static inline void report(const struct passage* passage, const __u8* data, const
   const struct spillway_decision* decision = &passage->decision;
   event->time_ns = bpf_ktime_get_ns();
   event->port = passage->number;
-  event->bytes = passage->frame.bytes;
+  event->bytes = passage->headers.frame.bytes;
   event->bytes_left = decision->verdict == SPILLWAY_DROP ? 0 : decision->bytes;
   event->queued = queued;
   event->reason = decision->reason;
   event->queue = decision->queue;
   event->ecn = decision->ecn;
   event->is_lost = passage->is_lost;
-  event->is_data = (passage->frame.flags & SPILLWAY_FRAME_TRIMMABLE) != 0;
+  event->is_data = (passage->headers.frame.flags & SPILLWAY_FRAME_TRIMMABLE) != 0;
   __builtin_memset(event->reserved, 0, sizeof(event->reserved));
   __builtin_memcpy(&event->header, payload, sizeof(event->header));
   bpf_ringbuf_submit(event, 0);
@@ -183,7 +189,7 @@ static inline void count(const struct passage* passage) {
   if (tally == 0) {
     return;
   }
-  spillway_count(&tally->counters, &passage->frame, &passage->decision);
+  spillway_count(&tally->counters, &passage->headers.frame, &passage->decision);
   if (passage->is_lost) {
     tally->lost += 1;
   } else if (passage->decision.verdict == SPILLWAY_ENQUEUE) {
@@ -222,7 +228,7 @@ static inline int decide(struct spillway_processor* processor, struct passage* p
     return 0;
   }
   const struct spillway_switch_port* port = passage->port;
-  const __u8 home = spillway_queue_of(&port->config, &passage->frame);
+  const __u8 home = spillway_queue_of(&port->config, &passage->headers.frame);
   const __u32 queued = (home < SPILLWAY_QUEUES ? slot->port.state.bytes[home] : 0) +
                        untold_bytes(processor, passage->number, home);
   if (!passes_untold(processor, passage, home, queued)) {
@@ -241,7 +247,7 @@ static inline int goes_on(const struct passage* passage) {
 }
 
 static inline int is_cut(const struct passage* passage) {
-  return passage->decision.bytes < passage->frame.bytes;
+  return passage->decision.bytes < passage->headers.frame.bytes;
 }
 
 /* Bytes of the frame in the buffer after the cut: a tag beside it is not among them. */
@@ -260,13 +266,13 @@ struct edit {
 };
 
 static inline int is_changed(const struct passage* passage) {
-  return is_cut(passage) || passage->decision.dscp != passage->frame.dscp ||
-         passage->decision.ecn != passage->frame.ecn;
+  return is_cut(passage) || passage->decision.dscp != passage->headers.frame.dscp ||
+         passage->decision.ecn != passage->headers.frame.ecn;
 }
 
 static inline struct edit edit_of(const struct passage* passage) {
   const struct spillway_decision* decision = &passage->decision;
-  const struct edit edit = {.layout = passage->layout,
+  const struct edit edit = {.layout = passage->headers.layout,
                             .bytes = bytes_there(passage),
                             .is_cut = (__u8)is_cut(passage),
                             .lengths = passage->port->config.lengths,
@@ -281,8 +287,44 @@ static inline void write_edit(__u8* data, const __u8* end, const struct edit* ed
   spillway_set_traffic_class(data, end, &edit->layout, edit->traffic_class);
 }
 
+static inline __u32 frame_bytes(struct xdp_md* context) {
+  return has_fragments ? (__u32)bpf_xdp_get_buff_len(context)
+                       : (__u32)(context->data_end - context->data);
+}
+
+/* The tag that the kernel keeps beside the frame. On ingress the kernel has moved the outermost tag
+ * out of every frame; on egress it may insert one after this program. */
+static inline struct spillway_tag tag_beside(const struct __sk_buff* buffer) {
+  struct spillway_tag tag = {};
+  if (buffer->vlan_present) {
+    tag.type = (__u16)spillway_swap16(buffer->vlan_proto);
+    tag.value = (__u16)buffer->vlan_tci;
+  }
+  return tag;
+}
+
 /* Global functions, so that the verifier checks each of them once and not once per path that leads
- * to them: checksums are loops. */
+ * to them: checksums are loops, and headers have many forms. */
+__attribute__((noinline)) int spillway_read_xdp(struct xdp_md* context, struct headers* headers) {
+  if (!headers) {
+    return -1;
+  }
+  const __u8* data = (const __u8*)(long)context->data;
+  const __u8* end = (const __u8*)(long)context->data_end;
+  spillway_read_frame(data, end, frame_bytes(context), &headers->layout, &headers->frame);
+  return 0;
+}
+
+__attribute__((noinline)) int spillway_read_tc(struct __sk_buff* buffer, struct headers* headers) {
+  if (!headers) {
+    return -1;
+  }
+  const struct spillway_tag beside = tag_beside(buffer);
+  spillway_read_frame_beside((const __u8*)(long)buffer->data, (const __u8*)(long)buffer->data_end,
+                             buffer->len, &beside, &headers->layout, &headers->frame);
+  return 0;
+}
+
 __attribute__((noinline)) int spillway_edit_xdp(struct xdp_md* context, const struct edit* edit) {
   if (!edit) {
     return -1;
@@ -306,14 +348,14 @@ __attribute__((noinline)) int spillway_edit_tc(struct __sk_buff* buffer, const s
 static inline int adds_up(struct xdp_md* context, struct spillway_processor* processor,
                           struct passage* passage, __u32 bytes, int* verdict) {
   const struct sum_passage sum = {
-      .layout = passage->layout, .bytes = bytes, .port = context->ingress_ifindex};
+      .layout = passage->headers.layout, .bytes = bytes, .port = context->ingress_ifindex};
   const int step = spillway_sum_xdp(context, &sum);
   *verdict = step == SUM_ABSORBED ? XDP_DROP : XDP_PASS;
   if (step == SUM_SWAPPED) {
     passage->is_swapped = 1;
+    spillway_read_xdp(context, &passage->headers);
     const __u8* data = (const __u8*)(long)context->data;
     const __u8* end = (const __u8*)(long)context->data_end;
-    spillway_read_frame(data, end, bytes, &passage->layout, &passage->frame);
     return find_port(processor, data, end, &passage->beside, &passage->number);
   }
   return step == SUM_AS_IS || step == SUM_CHANGED;
@@ -321,27 +363,28 @@ static inline int adds_up(struct xdp_md* context, struct spillway_processor* pro
 
 SEC("xdp")
 int spillway_xdp(struct xdp_md* context) {
-  const __u8* data = (const __u8*)(long)context->data;
-  const __u8* end = (const __u8*)(long)context->data_end;
-  const __u32 bytes = has_fragments ? (__u32)bpf_xdp_get_buff_len(context) : (__u32)(end - data);
+  const __u32 bytes = frame_bytes(context);
   struct spillway_processor* processor = this_processor();
   if (processor == 0) {
     return XDP_PASS;
   }
   struct passage passage = {};
-  spillway_read_frame(data, end, bytes, &passage.layout, &passage.frame);
+  spillway_read_xdp(context, &passage.headers);
+  const __u8* data = (const __u8*)(long)context->data;
+  const __u8* end = (const __u8*)(long)context->data_end;
   const int is_known = find_port(processor, data, end, &passage.beside, &passage.number);
-  if (!is_known || passage.frame.flags == 0 || processor->frames % SPILLWAY_LEARN_ONE_IN == 0) {
+  if (!is_known || passage.headers.frame.flags == 0 ||
+      processor->frames % SPILLWAY_LEARN_ONE_IN == 0) {
     learn_station(data, end, &passage.beside, context->ingress_ifindex);
   }
   if (!is_known) {
     return XDP_PASS;
   }
-  if (passage.frame.flags == 0 && !queue_others) {
+  if (passage.headers.frame.flags == 0 && !queue_others) {
     count_untouched(passage.number);
     return XDP_PASS;
   }
-  if (sum_config.slots != 0 && (passage.frame.flags & SPILLWAY_FRAME_SUM)) {
+  if (sum_config.slots != 0 && (passage.headers.frame.flags & SPILLWAY_FRAME_SUM)) {
     int verdict;
     if (!adds_up(context, processor, &passage, bytes, &verdict)) {
       return verdict;
@@ -374,17 +417,6 @@ int spillway_xdp(struct xdp_md* context) {
 }
 
 /* ------------------------------------------------------------------ tc */
-
-/* The tag that the kernel keeps beside the frame. On ingress the kernel has moved the outermost tag
- * out of every frame; on egress it may insert one after this program. */
-static inline struct spillway_tag tag_beside(const struct __sk_buff* buffer) {
-  struct spillway_tag tag = {};
-  if (buffer->vlan_present) {
-    tag.type = (__u16)spillway_swap16(buffer->vlan_proto);
-    tag.value = (__u16)buffer->vlan_tci;
-  }
-  return tag;
-}
 
 /* Headers that cannot be pulled are not read. */
 static inline void pull_headers(struct __sk_buff* buffer) {
@@ -591,17 +623,16 @@ int spillway_admit_frame(struct __sk_buff* buffer) {
     return TC_ACT_UNSPEC;
   }
   pull_headers(buffer);
-  __u8* data = (__u8*)(long)buffer->data;
-  const __u8* end = (const __u8*)(long)buffer->data_end;
   passage.beside = tag_beside(buffer);
-  spillway_read_frame_beside(data, end, buffer->len, &passage.beside, &passage.layout,
-                             &passage.frame);
-  if (passage.frame.flags == 0 && !queue_others) {
+  spillway_read_tc(buffer, &passage.headers);
+  const __u8* data = (const __u8*)(long)buffer->data;
+  const __u8* end = (const __u8*)(long)buffer->data_end;
+  if (passage.headers.frame.flags == 0 && !queue_others) {
     count_untouched(passage.number);
     return TC_ACT_UNSPEC;
   }
-  if (passage.frame.flags == 0 && buffer->wire_len > buffer->len) {
-    passage.frame.bytes =
+  if (passage.headers.frame.flags == 0 && buffer->wire_len > buffer->len) {
+    passage.headers.frame.bytes =
         buffer->wire_len < SPILLWAY_MAX_FRAME_BYTES ? buffer->wire_len : SPILLWAY_MAX_FRAME_BYTES;
   }
   passage.port = bpf_map_lookup_elem(&ports, &passage.number);
