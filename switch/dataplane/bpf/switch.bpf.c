@@ -79,22 +79,25 @@ struct {
 
 /* ------------------------------------------------------------------ deciding */
 
-/* What a frame's headers say. */
-struct headers {
-  struct spillway_layout layout;
-  struct spillway_frame frame;
-};
-
 /* A frame on its way through a port. */
 struct passage {
   __u32 number; /* of the port */
   const struct spillway_switch_port* port;
-  struct headers headers;
+  struct spillway_headers* headers;
   struct spillway_decision decision;
   struct spillway_tag beside; /* its outermost tag, if that is not in the frame */
   __u8 is_lost;               /* to gray loss */
   __u8 is_swapped;            /* carries what was in a slot */
 };
+
+/* Reads the frame in the buffer. The barrier keeps the compiler from holding what was read in
+ * registers, which the verifier follows (switch_maps.h). */
+static inline void read_headers(const __u8* data, const __u8* end, __u32 bytes,
+                                const struct spillway_tag* beside,
+                                struct spillway_headers* headers) {
+  spillway_read_frame_beside(data, end, bytes, beside, &headers->layout, &headers->frame);
+  asm volatile("" ::: "memory");
+}
 
 /* Random words are needed on the ramp of an ECN port and for gray loss. */
 static inline int needs_random(const struct spillway_switch_port* port) {
@@ -110,16 +113,16 @@ static inline int passes_untold(struct spillway_processor* processor, struct pas
   const int is_same = processor->untold_port == passage->number && processor->untold_queue == queue;
   if (is_fresh(processor) || (!is_same && processor->untold_frames != 0) ||
       needs_random(passage->port) ||
-      queued + passage->headers.frame.bytes >= passage->port->calm_bytes) {
+      queued + passage->headers->frame.bytes >= passage->port->calm_bytes) {
     return 0;
   }
   if (!is_same) {
     processor->untold_port = passage->number;
     processor->untold_queue = queue;
   }
-  processor->untold_bytes += passage->headers.frame.bytes;
+  processor->untold_bytes += passage->headers->frame.bytes;
   processor->untold_frames += 1;
-  spillway_let_in(&passage->headers.frame, queue, &passage->decision);
+  spillway_let_in(&passage->headers->frame, queue, &passage->decision);
   return 1;
 }
 
@@ -150,7 +153,7 @@ static inline void ask_port(struct spillway_processor* processor, struct passage
   bpf_spin_lock(&slot->lock);
   spillway_tell_port(&slot->port, processor->untold_queue, processor->untold_bytes,
                      processor->untold_frames);
-  spillway_pass_port(&port->config, &port->link, &slot->port, &passage->headers.frame, now, random,
+  spillway_pass_port(&port->config, &port->link, &slot->port, &passage->headers->frame, now, random,
                      &passage->decision);
   bpf_spin_unlock(&slot->lock);
   processor->untold_frames = 0;
@@ -159,8 +162,8 @@ static inline void ask_port(struct spillway_processor* processor, struct passage
 
 static inline void report(const struct passage* passage, const __u8* data, const __u8* end,
                           __u32 queued) {
-  const __u8* payload = data + passage->headers.layout.transport + SPILLWAY_UDP_HEADER;
-  if (!trace_frames || passage->headers.frame.flags == 0 ||
+  const __u8* payload = data + passage->headers->layout.transport + SPILLWAY_UDP_HEADER;
+  if (!trace_frames || passage->headers->frame.flags == 0 ||
       payload + sizeof(struct spillway_packet_header) > end) {
     return;
   }
@@ -171,14 +174,14 @@ static inline void report(const struct passage* passage, const __u8* data, const
   const struct spillway_decision* decision = &passage->decision;
   event->time_ns = bpf_ktime_get_ns();
   event->port = passage->number;
-  event->bytes = passage->headers.frame.bytes;
+  event->bytes = passage->headers->frame.bytes;
   event->bytes_left = decision->verdict == SPILLWAY_DROP ? 0 : decision->bytes;
   event->queued = queued;
   event->reason = decision->reason;
   event->queue = decision->queue;
   event->ecn = decision->ecn;
   event->is_lost = passage->is_lost;
-  event->is_data = (passage->headers.frame.flags & SPILLWAY_FRAME_TRIMMABLE) != 0;
+  event->is_data = (passage->headers->frame.flags & SPILLWAY_FRAME_TRIMMABLE) != 0;
   __builtin_memset(event->reserved, 0, sizeof(event->reserved));
   __builtin_memcpy(&event->header, payload, sizeof(event->header));
   bpf_ringbuf_submit(event, 0);
@@ -189,7 +192,7 @@ static inline void count(const struct passage* passage) {
   if (tally == 0) {
     return;
   }
-  spillway_count(&tally->counters, &passage->headers.frame, &passage->decision);
+  spillway_count(&tally->counters, &passage->headers->frame, &passage->decision);
   if (passage->is_lost) {
     tally->lost += 1;
   } else if (passage->decision.verdict == SPILLWAY_ENQUEUE) {
@@ -228,7 +231,7 @@ static inline int decide(struct spillway_processor* processor, struct passage* p
     return 0;
   }
   const struct spillway_switch_port* port = passage->port;
-  const __u8 home = spillway_queue_of(&port->config, &passage->headers.frame);
+  const __u8 home = spillway_queue_of(&port->config, &passage->headers->frame);
   const __u32 queued = (home < SPILLWAY_QUEUES ? slot->port.state.bytes[home] : 0) +
                        untold_bytes(processor, passage->number, home);
   if (!passes_untold(processor, passage, home, queued)) {
@@ -247,7 +250,7 @@ static inline int goes_on(const struct passage* passage) {
 }
 
 static inline int is_cut(const struct passage* passage) {
-  return passage->decision.bytes < passage->headers.frame.bytes;
+  return passage->decision.bytes < passage->headers->frame.bytes;
 }
 
 /* Bytes of the frame in the buffer after the cut: a tag beside it is not among them. */
@@ -266,13 +269,13 @@ struct edit {
 };
 
 static inline int is_changed(const struct passage* passage) {
-  return is_cut(passage) || passage->decision.dscp != passage->headers.frame.dscp ||
-         passage->decision.ecn != passage->headers.frame.ecn;
+  return is_cut(passage) || passage->decision.dscp != passage->headers->frame.dscp ||
+         passage->decision.ecn != passage->headers->frame.ecn;
 }
 
 static inline struct edit edit_of(const struct passage* passage) {
   const struct spillway_decision* decision = &passage->decision;
-  const struct edit edit = {.layout = passage->headers.layout,
+  const struct edit edit = {.layout = passage->headers->layout,
                             .bytes = bytes_there(passage),
                             .is_cut = (__u8)is_cut(passage),
                             .lengths = passage->port->config.lengths,
@@ -304,27 +307,7 @@ static inline struct spillway_tag tag_beside(const struct __sk_buff* buffer) {
 }
 
 /* Global functions, so that the verifier checks each of them once and not once per path that leads
- * to them: checksums are loops, and headers have many forms. */
-__attribute__((noinline)) int spillway_read_xdp(struct xdp_md* context, struct headers* headers) {
-  if (!headers) {
-    return -1;
-  }
-  const __u8* data = (const __u8*)(long)context->data;
-  const __u8* end = (const __u8*)(long)context->data_end;
-  spillway_read_frame(data, end, frame_bytes(context), &headers->layout, &headers->frame);
-  return 0;
-}
-
-__attribute__((noinline)) int spillway_read_tc(struct __sk_buff* buffer, struct headers* headers) {
-  if (!headers) {
-    return -1;
-  }
-  const struct spillway_tag beside = tag_beside(buffer);
-  spillway_read_frame_beside((const __u8*)(long)buffer->data, (const __u8*)(long)buffer->data_end,
-                             buffer->len, &beside, &headers->layout, &headers->frame);
-  return 0;
-}
-
+ * to them: checksums are loops. */
 __attribute__((noinline)) int spillway_edit_xdp(struct xdp_md* context, const struct edit* edit) {
   if (!edit) {
     return -1;
@@ -348,14 +331,16 @@ __attribute__((noinline)) int spillway_edit_tc(struct __sk_buff* buffer, const s
 static inline int adds_up(struct xdp_md* context, struct spillway_processor* processor,
                           struct passage* passage, __u32 bytes, int* verdict) {
   const struct sum_passage sum = {
-      .layout = passage->headers.layout, .bytes = bytes, .port = context->ingress_ifindex};
+      .layout = passage->headers->layout, .bytes = bytes, .port = context->ingress_ifindex};
   const int step = spillway_sum_xdp(context, &sum);
   *verdict = step == SUM_ABSORBED ? XDP_DROP : XDP_PASS;
   if (step == SUM_SWAPPED) {
     passage->is_swapped = 1;
-    spillway_read_xdp(context, &passage->headers);
     const __u8* data = (const __u8*)(long)context->data;
     const __u8* end = (const __u8*)(long)context->data_end;
+    read_headers(data, end, bytes, &passage->beside, passage->headers);
+    data = (const __u8*)(long)context->data;
+    end = (const __u8*)(long)context->data_end;
     return find_port(processor, data, end, &passage->beside, &passage->number);
   }
   return step == SUM_AS_IS || step == SUM_CHANGED;
@@ -368,23 +353,25 @@ int spillway_xdp(struct xdp_md* context) {
   if (processor == 0) {
     return XDP_PASS;
   }
-  struct passage passage = {};
-  spillway_read_xdp(context, &passage.headers);
+  struct passage passage = {.headers = &processor->headers};
   const __u8* data = (const __u8*)(long)context->data;
   const __u8* end = (const __u8*)(long)context->data_end;
+  read_headers(data, end, bytes, &passage.beside, passage.headers);
+  data = (const __u8*)(long)context->data;
+  end = (const __u8*)(long)context->data_end;
   const int is_known = find_port(processor, data, end, &passage.beside, &passage.number);
-  if (!is_known || passage.headers.frame.flags == 0 ||
+  if (!is_known || passage.headers->frame.flags == 0 ||
       processor->frames % SPILLWAY_LEARN_ONE_IN == 0) {
     learn_station(data, end, &passage.beside, context->ingress_ifindex);
   }
   if (!is_known) {
     return XDP_PASS;
   }
-  if (passage.headers.frame.flags == 0 && !queue_others) {
+  if (passage.headers->frame.flags == 0 && !queue_others) {
     count_untouched(passage.number);
     return XDP_PASS;
   }
-  if (sum_config.slots != 0 && (passage.headers.frame.flags & SPILLWAY_FRAME_SUM)) {
+  if (sum_config.slots != 0 && (passage.headers->frame.flags & SPILLWAY_FRAME_SUM)) {
     int verdict;
     if (!adds_up(context, processor, &passage, bytes, &verdict)) {
       return verdict;
@@ -617,22 +604,25 @@ int spillway_forward(struct __sk_buff* buffer) {
 
 SEC("tc")
 int spillway_admit_frame(struct __sk_buff* buffer) {
-  struct passage passage = {};
   struct spillway_processor* processor = this_processor();
+  struct passage passage = {};
   if (processor == 0 || !find_own_port(processor, buffer->ifindex, &passage.number)) {
     return TC_ACT_UNSPEC;
   }
+  passage.headers = &processor->headers;
   pull_headers(buffer);
   passage.beside = tag_beside(buffer);
-  spillway_read_tc(buffer, &passage.headers);
   const __u8* data = (const __u8*)(long)buffer->data;
   const __u8* end = (const __u8*)(long)buffer->data_end;
-  if (passage.headers.frame.flags == 0 && !queue_others) {
+  read_headers(data, end, buffer->len, &passage.beside, passage.headers);
+  data = (const __u8*)(long)buffer->data;
+  end = (const __u8*)(long)buffer->data_end;
+  if (passage.headers->frame.flags == 0 && !queue_others) {
     count_untouched(passage.number);
     return TC_ACT_UNSPEC;
   }
-  if (passage.headers.frame.flags == 0 && buffer->wire_len > buffer->len) {
-    passage.headers.frame.bytes =
+  if (passage.headers->frame.flags == 0 && buffer->wire_len > buffer->len) {
+    passage.headers->frame.bytes =
         buffer->wire_len < SPILLWAY_MAX_FRAME_BYTES ? buffer->wire_len : SPILLWAY_MAX_FRAME_BYTES;
   }
   passage.port = bpf_map_lookup_elem(&ports, &passage.number);

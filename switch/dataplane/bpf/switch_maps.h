@@ -8,6 +8,7 @@
 
 #include <linux/bpf.h>
 
+#include "switch/dataplane/frame.h"
 #include "switch/dataplane/station.h"
 #include "switch/dataplane/virtual_port.h"
 #include "wire/packet.h"
@@ -64,6 +65,13 @@ struct spillway_port_tally {
 /* One frame in this many is looked up anew (processor.h). */
 #define SPILLWAY_FRESH_ONE_IN 8
 
+/* What the headers of a CPU's current frame say. They lie in a map, whose values the verifier does
+ * not follow: on the stack it would check all that comes after for every form of headers. */
+struct spillway_headers {
+  struct spillway_layout layout;
+  struct spillway_frame frame;
+};
+
 /* A CPU's memory between frames. */
 struct spillway_processor {
   __u64 random_state;               /* of spillway_next_random(); never zero */
@@ -78,6 +86,7 @@ struct spillway_processor {
   __u16 untold_frames;
   __u8 untold_queue;
   __u8 reserved[5];
+  struct spillway_headers headers;
 };
 
 /* One frame at one port, for `spillway trace`. */
