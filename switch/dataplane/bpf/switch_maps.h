@@ -65,7 +65,7 @@ struct spillway_port_tally {
 /* One frame in this many is looked up anew (processor.h). */
 #define SPILLWAY_FRESH_ONE_IN 8
 
-/* What the headers of a CPU's current frame say. They lie in a map, whose values the verifier does
+/* The headers of a CPU's current frame. They lie in a map, whose values the verifier does
  * not follow: on the stack it would check all that comes after for every form of headers. */
 struct spillway_headers {
   struct spillway_layout layout;
