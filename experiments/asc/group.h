@@ -21,9 +21,9 @@ extern "C" {
 typedef struct experiment_group experiment_group;
 
 typedef struct experiment_way {
-  const char* code; /* "fp32", "fp16": as they are; "planes", "thc", "entropy" */
+  const char* code; /* "fp32", "fp16": as they are; "planes", "levels", "entropy" */
   unsigned precision;
-  uint64_t tensor; /* its name, for error feedback and codes that learn; 0: none */
+  uint64_t tensor; /* its name, for error feedback and codecs that learn; 0: none */
   int is_ring;
 } experiment_way;
 

@@ -106,8 +106,8 @@ void Engine::enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base
   start_point_to_point(waiting, endpoint, now);
 }
 
-// True while an operation of this tensor uses its residual.
-bool Engine::is_adjusting(std::uint64_t tensor) const {
+// True while a running operation uses the tensor's residual.
+bool Engine::uses_residual_of(std::uint64_t tensor) const {
   return std::any_of(running_.begin(), running_.end(), [tensor](const auto& entry) {
     const std::optional<Tolerance>& other = entry.second.run->operation().tolerance;
     return !entry.second.is_complete && other && other->feedback_tensor == tensor;
@@ -120,9 +120,9 @@ void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoin
   const ShareUse use = choose_shares(waiting.operation);
   const base::Status status = guarded(waiting.operation, [&]() -> base::Status {
     const std::optional<Tolerance>& tolerance = waiting.operation.tolerance;
-    const bool has_residual = tolerance && !is_adjusting(tolerance->feedback_tensor);
+    const bool is_residual_free = tolerance && !uses_residual_of(tolerance->feedback_tensor);
     base::Result<std::unique_ptr<OperationRun>> made =
-        runs_.make(waiting.operation, key, use.shares, has_residual);
+        runs_.make(waiting.operation, key, use.shares, is_residual_free);
     if (made.ok()) {
       run = std::move(made).value();
     }

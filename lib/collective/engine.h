@@ -174,7 +174,7 @@ class Engine {
   }
   void enqueue(const Waiting& waiting, transport::Endpoint& endpoint, base::Instant now);
   void start(const Waiting& waiting, Key key, transport::Endpoint& endpoint, base::Instant now);
-  bool is_adjusting(std::uint64_t tensor) const;
+  bool uses_residual_of(std::uint64_t tensor) const;
   void begin(const Waiting& waiting, Key key, std::unique_ptr<OperationRun> run,
              transport::Endpoint& endpoint, base::Instant now);
   void after(Key key, const base::Status& status, transport::Endpoint& endpoint, base::Instant now);

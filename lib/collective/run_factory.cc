@@ -173,10 +173,10 @@ base::Status RunFactory::admit(const Operation& operation) const {
 base::Result<std::unique_ptr<OperationRun>> RunFactory::make(const Operation& operation,
                                                              std::uint64_t key,
                                                              const Shares& shares,
-                                                             bool has_residual) {
+                                                             bool is_residual_free) {
   if (is_tolerant(operation, config_.group)) {
     const base::Result<std::span<float>> residual =
-        has_residual ? residual_of(operation) : std::span<float>();
+        is_residual_free ? residual_of(operation) : std::span<float>();
     if (!residual.ok()) {
       return residual.status();
     }

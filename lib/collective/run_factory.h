@@ -36,9 +36,10 @@ class RunFactory {
   const PlanOptions& plan() const { return config_.plan; }
   // Checks whether this rank may call the operation. Any thread.
   base::Status admit(const Operation& operation) const;
-  // `has_residual`: no run uses the tensor's residual. Fails if a device has no memory left.
+  // `is_residual_free`: no other run uses the tensor's residual. Fails if a device has no memory
+  // left.
   base::Result<std::unique_ptr<OperationRun>> make(const Operation& operation, std::uint64_t key,
-                                                   const Shares& shares, bool has_residual);
+                                                   const Shares& shares, bool is_residual_free);
   std::size_t memory_bytes() const;
 
  private:

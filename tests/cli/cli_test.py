@@ -135,7 +135,7 @@ class Codec(unittest.TestCase):
         for rate in rates:
             self.assertGreater(min(rate["encode_gb_per_s"], rate["decode_gb_per_s"]), 0)
             if rate["family"] == "entropy":
-                self.assertLess(rate["bits_per_value"], int(rate["code"].split("-")[1]))
+                self.assertLess(rate["bits_per_value"], int(rate["codec"].split("-")[1]))
                 self.assertIn(rate["table"], ("own, sent along", "last step's"))
 
     def test_bad_input_gets_a_sentence_and_exit_code_1(self):

@@ -205,7 +205,7 @@ json error_json(const BenchCodecResults& results) {
   json sums = json::array();
   for (const bench::SumError& row : results.sums) {
     sums.push_back({{"sample", row.sample},
-                    {"code", row.code},
+                    {"codec", row.codec},
                     {"ranks", row.ranks},
                     {"bits_per_value", row.bits_per_value},
                     {"nmse", row.nmse}});
@@ -308,7 +308,7 @@ void print_sums(const std::vector<bench::SumError>& results) {
       "Error of the mean of ranks with the same values, by codecs whose packets can be added\n");
   TextTable table({"sample", "codec", "ranks", "bits/value", "NMSE"});
   for (const bench::SumError& row : results) {
-    table.add_row({row.sample, row.code, std::to_string(row.ranks),
+    table.add_row({row.sample, row.codec, std::to_string(row.ranks),
                    fmt::format("{:.2f}", row.bits_per_value), format_error(row.nmse)});
   }
   fmt::print("{}\n", table.to_string());

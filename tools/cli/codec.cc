@@ -51,7 +51,7 @@ nlohmann::json rates_json(const bench::RateDistortion& rates) {
   nlohmann::json out = nlohmann::json::array();
   for (const bench::RatePoint& point : rates.points) {
     out.push_back({{"family", point.family},
-                   {"code", point.speed.codec},
+                   {"codec", point.speed.codec},
                    {"target", point.speed.target},
                    {"table", point.table},
                    {"bits_per_value", point.speed.wire_bits_per_value},

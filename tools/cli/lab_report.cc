@@ -223,7 +223,7 @@ std::string sums_text(const lab::LabOutcome& outcome) {
   const bool came = std::ranges::any_of(
       adders, [](const sim::AdderTotals& adder) { return !adder.jobs.empty(); });
   return came ? fmt::format("{}\n{}", text, adders_table(adders).to_string())
-              : text + " none came by; ranks code for it with SPILLWAY_ALGORITHM=switch\n";
+              : text + " no sum packets came; ranks send them with SPILLWAY_ALGORITHM=switch\n";
 }
 
 }  // namespace

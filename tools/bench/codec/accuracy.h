@@ -98,10 +98,10 @@ struct BiasFigure {
   double mean_error;  // norm of the mean's error: bias and noise
 };
 
-// Error of the mean over ranks that all hold the sample, with an addable code.
+// Error of the mean over ranks that all hold the sample, with a codec whose numbers can be added.
 struct SumError {
   std::string sample;
-  std::string code;
+  std::string codec;
   unsigned ranks;
   double bits_per_value;  // on the wire
   double nmse;
