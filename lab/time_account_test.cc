@@ -106,7 +106,7 @@ TEST_F(TimeAccountTest, IdleTimeIsSharedOutOverWhatRanksWaitedFor) {
   count(0, net::Wait::kAnswer);
   count(1, net::Wait::kCredit);
   look(0);  // empty: rank 0 half and half, rank 1 credit
-  count(0, net::Wait::kWindow);
+  count(0, net::Wait::kStream);
   look(0);  // empty: rank 1 did not look, so it computed
   ranks_[0].under_way = 0;
   ranks_[1].under_way = 0;
@@ -117,7 +117,7 @@ TEST_F(TimeAccountTest, IdleTimeIsSharedOutOverWhatRanksWaitedFor) {
   EXPECT_NEAR(static_cast<double>(report.idle.count()), 20e6, 0.1e6);
   EXPECT_NEAR(static_cast<double>(part(report, net::Wait::kCredit).count()), 7.5e6, 0.1e6);
   EXPECT_NEAR(static_cast<double>(part(report, net::Wait::kAnswer).count()), 2.5e6, 0.1e6);
-  EXPECT_NEAR(static_cast<double>(part(report, net::Wait::kWindow).count()), 5e6, 0.1e6);
+  EXPECT_NEAR(static_cast<double>(part(report, net::Wait::kStream).count()), 5e6, 0.1e6);
   EXPECT_NEAR(static_cast<double>(part(report, net::Wait::kComputing).count()), 5e6, 0.1e6);
   EXPECT_EQ(report.idle_by_part[kCallerPart], base::Duration());
   EXPECT_EQ(report.gaps, 1U);

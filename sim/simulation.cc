@@ -13,7 +13,6 @@
 #include "base/units.h"
 #include "sim/network.h"
 #include "sim/results.h"
-#include "sim/stacks/rival_controls.h"
 #include "wire/packet.h"
 
 namespace spillway::sim {
@@ -30,9 +29,7 @@ SpillwayStackConfig spillway_config(const scenario::Job& job, const JobSurroundi
   config.endpoint.limits = options.limits;
   config.endpoint.exchange = options.exchange;
   config.endpoint.exchange.receive_rate = options.receive_rate.value_or(surroundings.link_rate);
-  config.endpoint.congestion = options.congestion;
-  config.endpoint.congestion.make = maker_of(options.controller);
-  config.endpoint.congestion.packet = base::bytes(options.packet_bytes);
+  config.endpoint.exchange.packet = base::bytes(options.packet_bytes);
   config.packet_bytes = options.packet_bytes;
   config.precision = options.precision;
   config.stack = surroundings.stack;

@@ -41,8 +41,6 @@ VARIANTS = [
     ("without priorities", ["switch.priorities=1"]),
     ("loss bound 0", ["job.loss-bound=0%"]),
     ("trimming fabric (256 B)", ["switch.trim=256"]),
-    ("DCTCP-like window", ["job.controller=dctcp"]),
-    ("TIMELY-like window", ["job.controller=timely"]),
     ("without credit", ["job.unsolicited=100MB"]),
     ("without credit, selective dropping", ["job.unsolicited=100MB", "switch.early-drop=300k"]),
     ("without credit, without priorities", ["job.unsolicited=100MB", "switch.priorities=1"]),

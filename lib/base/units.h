@@ -99,4 +99,10 @@ constexpr Duration transmission_time(Bytes size, BitRate rate) {
   return Duration(static_cast<std::int64_t>((bit_nanoseconds + rate.count() - 1) / rate.count()));
 }
 
+// How much a link of `rate` carries in `time`, rounded down.
+constexpr Bytes carried_in(Duration time, BitRate rate) {
+  const __int128 bit_nanoseconds = static_cast<__int128>(time.count()) * rate.count();
+  return Bytes(static_cast<std::int64_t>(bit_nanoseconds / 8 / 1'000'000'000));
+}
+
 }  // namespace spillway::base

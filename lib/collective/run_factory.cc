@@ -25,6 +25,8 @@ constexpr std::size_t kTolerantWindow = 16;
 // size: enough pieces to overlap, and each is worth its calculations and messages.
 constexpr std::size_t kPlanesPieces = 8;
 constexpr std::size_t kLongPiece = 4;
+// Pieces of a server's shard: shorter ones would cut rows, and have too few packets to lose any.
+constexpr std::size_t kLeastServerPiece = 128 * 1024;
 // An encoded message surely carries one in so many of the bytes it carries as they are: packets
 // have headers, rows are padded.
 constexpr std::size_t kEncodedShare = 4;
@@ -82,8 +84,10 @@ std::size_t RunFactory::tolerant_piece_bytes(const Operation& operation) const {
   options.max_message_bytes /= kEncodedShare;
   const std::size_t longest = longest_of(operation, config_.group) * sizeof(float);
   if (operation.tolerance->codec == Codec::kPlanes) {
-    options.piece_bytes =
-        std::clamp(longest / kPlanesPieces, options.piece_bytes, options.piece_bytes * kLongPiece);
+    options.piece_bytes = config_.group.servers > 0
+                              ? server_piece_bytes(longest, kLeastServerPiece, options.piece_bytes)
+                              : std::clamp(longest / kPlanesPieces, options.piece_bytes,
+                                           options.piece_bytes * kLongPiece);
   }
   return piece_size(longest, sizeof(float), options.piece_bytes, options,
                     std::max<std::size_t>(most, 1));

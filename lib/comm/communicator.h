@@ -44,7 +44,6 @@
 #include "launch/secret.h"
 #include "observe/execution_trace.h"
 #include "observe/metrics.h"
-#include "transport/congestion_control.h"
 #include "wire/key.h"
 
 namespace spillway::comm {

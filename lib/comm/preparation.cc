@@ -31,16 +31,19 @@ void tune_for_loopback(net::DriverConfig& driver) {
   exchange.receive_rate = base::gigabits_per_second(200);
   exchange.unsolicited = base::bytes(256 * 1024);
   exchange.probe_min = base::milliseconds(2);
-  driver.endpoint.congestion.window_initial = base::bytes(512 * 1024);
-  driver.endpoint.congestion.window_max = base::bytes(2 * 1024 * 1024);
-  driver.endpoint.congestion.delay_target = base::milliseconds(1);
+  exchange.window = {.initial = base::bytes(512 * 1024),
+                     .most = base::bytes(2 * 1024 * 1024),
+                     .delay_target = base::milliseconds(1)};
 }
 
-// Smaller bursts and reports cost hosts more than they gain the network.
+// Smaller bursts cost hosts more than they gain the network.
 constexpr unsigned kBurstBytes = 24 * 1024;
+// Reports cost a packet each way that nobody waits for.
+constexpr unsigned kReportBytes = 36 * 1024;
 // A loop that reads and reports returns to sending after hundreds of microseconds. One burst may
 // carry what the link sends in this fraction of a second, or a fast link would idle meanwhile.
 constexpr std::int64_t kTurnsPerSecond = 2000;
+constexpr unsigned kLeastSentAtOnce = 8;  // packets
 
 void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) {
   transport::ExchangeConfig& exchange = driver.endpoint.exchange;
@@ -49,9 +52,10 @@ void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) 
   const unsigned least = std::clamp(unsigned{net::DatagramSender::kMaxRunBytes} / mtu, 1U, 8U);
   const auto packets = static_cast<std::uint8_t>(std::clamp(kBurstBytes / mtu, least, 64U));
   exchange.burst_packets = packets;
-  exchange.report_packets = packets;
+  exchange.report_packets = static_cast<std::uint8_t>(std::clamp(kReportBytes / mtu, least, 64U));
   driver.send_rate = rate;
-  driver.send_burst = std::max(driver.send_burst, base::bytes(rate.count() / 8 / kTurnsPerSecond));
+  driver.send_burst = base::bytes(
+      std::max<std::int64_t>(kLeastSentAtOnce * mtu, rate.count() / 8 / kTurnsPerSecond));
 }
 
 // Over a stream, this much of a message leaves without credit: it covers most of a message, and the

@@ -41,11 +41,13 @@ TEST(Preparation, OverSendIsAsTheCallerSays) {
 
 TEST(Preparation, WhatMayLeaveAtOnceGrowsWithTheLink) {
   const auto burst_at = [](const std::string& rate) {
-    const auto prepared = prepare({}, alone_with({{"SPILLWAY_LINK_RATE", rate}}));
+    const auto prepared =
+        prepare({}, alone_with({{"SPILLWAY_LINK_RATE", rate}, {"SPILLWAY_MTU", "1500"}}));
     return prepared.ok() ? prepared->driver.send_burst : base::Bytes();
   };
-  EXPECT_EQ(burst_at("1000000000"), base::bytes(64 * 1024));
-  EXPECT_EQ(burst_at("10000000000"), base::bytes(625'000));  // half a millisecond
+  EXPECT_EQ(burst_at("100000000"), base::bytes(8 * 1500));  // packets
+  EXPECT_EQ(burst_at("1000000000"), base::bytes(62'500));   // half a millisecond
+  EXPECT_EQ(burst_at("10000000000"), base::bytes(625'000));
 }
 
 TEST(Preparation, BurstsLeaveInOnePiece) {

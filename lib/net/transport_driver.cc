@@ -417,7 +417,7 @@ bool TransportDriver::transmit() {
   }
   bool any = false;
   for (int i = 0; i < kFlushesPerTurn; ++i) {
-    if ((sender_.empty() || sender_.is_busy()) && pacer_.may_send(now())) {
+    if (sender_.empty() || sender_.is_busy()) {
       gather(now());
     }
     const bool streamed = streams_ && streams_->flush(told_);
@@ -460,11 +460,14 @@ void TransportDriver::tell_unsent() {
   }
 }
 
+// The pacer holds data, never control packets: others wait for those.
 void TransportDriver::gather(base::Instant at) {
   told_ = std::max(told_, at);
   std::size_t streamed = 0;
-  while (sender_.has_room() && pacer_.may_send(at) && streamed < kStreamBytesPerGather) {
-    if (!port_.endpoint().poll_transmit(told_, transmission_)) {
+  while (sender_.has_room() && streamed < kStreamBytesPerGather) {
+    transport::Endpoint& endpoint = port_.endpoint();
+    if (!(pacer_.may_send(at) ? endpoint.poll_transmit(told_, transmission_)
+                              : endpoint.poll_control(told_, transmission_))) {
       return;
     }
     if (streams_ && streams_->carries(transmission_.route.peer)) {

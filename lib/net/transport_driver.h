@@ -68,7 +68,7 @@ struct DriverConfig {
   Offloads offloads;
   std::size_t socket_buffer_bytes = 4 * 1024 * 1024;
   base::BitRate send_rate{};                        // this host's link rate; zero: not paced
-  base::Bytes send_burst = base::bytes(64 * 1024);  // may leave at once if paced
+  base::Bytes send_burst = base::bytes(64 * 1024);  // of data may leave at once if paced
   // Includes the loop's thread; at most kMaxIoThreads. Unset: the loop's only, besides
   // help_when_idle().
   std::optional<unsigned> io_threads{};

@@ -39,8 +39,8 @@ std::string_view wait_name(Wait wait) {
       return "sending";
     case Wait::kCredit:
       return "credit";
-    case Wait::kWindow:
-      return "window";
+    case Wait::kStream:
+      return "stream";
     case Wait::kAnswer:
       return "an answer";
     case Wait::kOtherRank:

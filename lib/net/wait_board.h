@@ -25,7 +25,7 @@ namespace spillway::net {
 enum class Wait : std::uint8_t {
   kNothing,    // it is sending
   kCredit,     // credit from a receiver
-  kWindow,     // the window towards a receiver is full
+  kStream,     // the stream to a receiver is full
   kAnswer,     // all is sent; an answer from the receiver
   kOtherRank,  // a rank that is behind, or has not sent its part
   kComputing,  // this rank's coding and sums

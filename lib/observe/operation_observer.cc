@@ -183,8 +183,8 @@ net::Wait wait_of(transport::Holdup holdup, bool is_computing) {
   switch (holdup) {
     case transport::Holdup::kNothing:
       return net::Wait::kNothing;
-    case transport::Holdup::kWindow:
-      return net::Wait::kWindow;
+    case transport::Holdup::kStream:
+      return net::Wait::kStream;
     case transport::Holdup::kCredit:
       return net::Wait::kCredit;
     case transport::Holdup::kReport:

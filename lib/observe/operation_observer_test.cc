@@ -122,7 +122,7 @@ TEST(WaitWatch, WhatHoldsUpAnEndpointIsWhatARankWaitsFor) {
   using transport::Holdup;
   EXPECT_EQ(wait_of(Holdup::kNothing, true), net::Wait::kNothing);
   EXPECT_EQ(wait_of(Holdup::kCredit, true), net::Wait::kCredit);
-  EXPECT_EQ(wait_of(Holdup::kWindow, false), net::Wait::kWindow);
+  EXPECT_EQ(wait_of(Holdup::kStream, false), net::Wait::kStream);
   EXPECT_EQ(wait_of(Holdup::kReport, false), net::Wait::kAnswer);
   EXPECT_EQ(wait_of(Holdup::kReport, true), net::Wait::kComputing);
   EXPECT_EQ(wait_of(Holdup::kIncoming, false), net::Wait::kOtherRank);

@@ -20,12 +20,13 @@
 #include <vector>
 
 #include "base/units.h"
-#include "transport/congestion_control.h"
 #include "transport/credit.h"
 #include "transport/endpoint.h"
 #include "transport/link_share.h"
 #include "transport/message_table.h"
 #include "transport/path_set.h"
+#include "transport/receive_window.h"
+#include "transport/round_trip.h"
 
 namespace spillway::transport {
 
@@ -84,27 +85,21 @@ enum class Turn : std::uint8_t {
   kBlocked,  // it may not be sent to
 };
 
-// State of one peer that outlives messages: paths and window towards it, packets that came from it,
-// whether it is alive.
+// State of one peer that outlives messages: paths and credit towards it, packets that came from it
+// and the credit for them, whether it is alive.
 struct Peer {
   Peer(std::uint16_t rank_, unsigned path_count, const PathConfig& path_config,
-       const CongestionConfig& congestion, std::uint32_t standing_credit)
+       const WindowConfig& window_config, base::Bytes packet, std::uint32_t standing_credit)
       : rank(rank_),
         balance(path_config.first_number, standing_credit),
         intake(path_config.first_number),
         paths(path_count, path_config),
         book(path_config.first_number, standing_credit),
-        control(congestion.make(congestion)),
+        window(window_config, packet),
         control_sequence(path_config.first_number),
-        replay(path_config.first_number) {
-    window_bytes = control->window().count();
-  }
+        replay(path_config.first_number) {}
 
-  // A stream has a window of its own.
-  bool has_room() const {
-    return is_stream ? !is_full : paths.in_flight_bytes() < window_bytes + hosts.bytes();
-  }
-  bool may_send() const { return balance.has_credit() && has_room(); }
+  bool may_send() const { return balance.has_credit() && !is_full; }
   bool is_suspect() const { return refused && last_heard <= *refused; }
   // Something is due from it.
   bool is_awaited() const {
@@ -120,11 +115,9 @@ struct Peer {
   bool sent_early = false;              // sent packets of a message that was not expected yet
   bool has_spoken = false;              // sent something that passed its check
   bool is_stream = false;               // see Endpoint::use_stream()
-  bool is_full = false;                 // the stream takes no data now
+  bool is_full = false;                 // it is a stream, which takes no data now
   std::uint32_t unreported = 0;         // data packets from it since the last report
   std::uint32_t sent_since_asking = 0;  // packets to it, since a report was asked for or came
-  std::uint32_t loss_bound_ppm = 0;     // of the latest message to it
-  std::int64_t window_bytes = 0;        // set by `control`
   Turn turn = Turn::kNone;
   std::uint8_t turn_priority = 0;
   std::uint8_t path = 0;                 // of the current burst to it
@@ -133,6 +126,7 @@ struct Peer {
   std::uint8_t credit_priority = 0;      // priority it waits with
   std::uint8_t priority = 0;             // of its latest message
   CreditBalance balance;                 // credit for sending to it
+  std::uint64_t unsent = 0;              // packets of messages to it that were never sent
   std::unique_ptr<PeerSession> session;  // its keys; null where the endpoint works with records
   std::vector<OutgoingMessage*> line;
   base::Instant last_heard;
@@ -142,12 +136,13 @@ struct Peer {
   IncomingMessage* latest = nullptr;  // the message of the latest data packet; may be over
   PathIntake intake;                  // packets from it
   PathSet paths;                      // towards it
-  HostAllowance hosts;                // on top of the window
 
   CreditBook book;                    // for what it sends
+  ReceiveWindow window;               // the most of it that may be unused
+  bool knows_round_trip = false;      // the window does
+  std::uint64_t missing = 0;          // packets from it that were sent and have not come
   std::uint32_t packet_bytes = 1500;  // UDP payload of what it sends, as of the latest message
-  std::unique_ptr<CongestionControl> control;
-  std::uint32_t outgoing = 0;  // messages under way to it; `incoming`: from it
+  std::uint32_t outgoing = 0;         // messages under way to it; `incoming`: from it
   std::uint32_t incoming = 0;
   std::uint32_t sums = 0;             // under way with it
   RoundTrip round_trip;               // through the network, without time in hosts
@@ -202,12 +197,12 @@ class PeerTable {
   }
   // A new peer; the table must not be full nor hold the rank.
   Peer& add(std::uint16_t rank, unsigned paths, const PathConfig& path_config,
-            const CongestionConfig& congestion, std::uint32_t standing_credit) {
+            const WindowConfig& window, base::Bytes packet, std::uint32_t standing_credit) {
     if (rank >= slot_of_.size()) {
       slot_of_.resize(rank + 1U, kNoSlot);
     }
     slot_of_[rank] = static_cast<std::uint32_t>(peers_.size());
-    return peers_.emplace_back(rank, paths, path_config, congestion, standing_credit);
+    return peers_.emplace_back(rank, paths, path_config, window, packet, standing_credit);
   }
   template <typename Visit>
   void for_each(Visit&& visit) {
@@ -284,7 +279,7 @@ class TimerQueue {
 // Converts a size from the exchange's configuration to packets, at least one.
 inline std::uint32_t packets_in(base::Bytes bytes, const EndpointConfig& config) {
   return static_cast<std::uint32_t>(
-      std::max<std::int64_t>(1, bytes.count() / config.congestion.packet.count()));
+      std::max<std::int64_t>(1, bytes.count() / config.exchange.packet.count()));
 }
 
 struct PendingControl {
@@ -315,6 +310,7 @@ struct Core {
   EndpointCounters counters;
   LinkShare link_share;                            // incoming
   RoundTrip round_trip;                            // over all peers
+  std::uint32_t senders = 0;                       // peers from which data came
   RetiredOperations retired;                       // see Endpoint::retire()
   std::optional<wire::ControlPacket::Leave> left;  // contents of LEAVE, after this rank left
   wire::Mismatch mismatch;                         // sent with LEAVE, if its cause is kMismatch

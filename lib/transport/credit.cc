@@ -25,30 +25,40 @@ CreditPacer::CreditPacer(base::BitRate rate, std::optional<double> trimmed_targe
 }
 
 void CreditPacer::enqueue(std::uint32_t slot, std::uint8_t priority) {
-  waiting_[priority].push_back(slot);
+  granted_until_.resize(std::max<std::size_t>(granted_until_.size(), slot + std::size_t{1}));
+  enqueue({.begin = std::max(granted_until_[slot], latest_.begin), .order = ++turns_, .slot = slot},
+          priority);
+}
+
+void CreditPacer::enqueue(Turn turn, std::uint8_t priority) {
+  waiting_[priority].insert(turn);
   waiting_mask_ |= 1U << priority;
 }
 
 void CreditPacer::raise(std::uint32_t slot, std::uint8_t from, std::uint8_t to) {
-  std::erase(waiting_[from], slot);
+  const auto found = std::find_if(waiting_[from].begin(), waiting_[from].end(),
+                                  [slot](const Turn& turn) { return turn.slot == slot; });
+  const Turn turn = *found;
+  waiting_[from].erase(found);
   if (waiting_[from].empty()) {
     waiting_mask_ &= ~(1U << from);
   }
-  enqueue(slot, to);
+  enqueue(turn, to);
 }
 
 std::uint32_t CreditPacer::take_turn() {
   SPILLWAY_CHECK(!empty());
   const auto priority = static_cast<std::size_t>(std::bit_width(waiting_mask_) - 1);
-  const std::uint32_t slot = waiting_[priority].front();
-  waiting_[priority].pop_front();
+  latest_ = *waiting_[priority].begin();
+  waiting_[priority].erase(waiting_[priority].begin());
   if (waiting_[priority].empty()) {
     waiting_mask_ &= ~(1U << priority);
   }
-  return slot;
+  return latest_.slot;
 }
 
 void CreditPacer::granted(base::Bytes bytes, base::Instant now) {
+  granted_until_[latest_.slot] = latest_.begin + static_cast<std::uint64_t>(bytes.count());
   const double time_ns = static_cast<double>(transmission_time(bytes, rate_).count()) / pace_;
   next_grant_ =
       std::max(next_grant_, now - depth_) + base::nanoseconds(static_cast<std::int64_t>(time_ns));

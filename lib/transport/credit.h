@@ -9,10 +9,6 @@
 //                   Packet numbers reveal what was sent, lost packets included. A PROBE reveals
 //                   lost packets that no later packet followed, as on a path that died.
 //
-// A packet that a full link trimmed and that must be retransmitted keeps its credit until it
-// arrives. So the more packets find no room, the fewer are in flight, and a link elsewhere in the
-// network is not overrun for ever.
-//
 // A peer from which nothing is wanted has standing credit: enough to begin without asking. Both
 // ends begin with that much, counted from the same number. Counters never go back, whatever is
 // received: a forged or old number can at most be ignored.
@@ -22,9 +18,11 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <cstdint>
-#include <deque>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -39,6 +37,7 @@ class CreditBalance {
       : sent_(first_number), settled_(first_number), granted_(first_number + standing) {}
 
   bool has_credit() const { return sent_ < granted_; }
+  std::uint64_t unused() const { return granted_ - sent_; }
   std::uint64_t sent() const { return sent_; }
   void on_sent() { ++sent_; }
   // Nothing was sent and nothing heard for a while: all that was sent has arrived or is lost.
@@ -81,7 +80,6 @@ class CreditBook {
   void want_less(std::uint32_t packets) {
     SPILLWAY_CHECK(packets <= wanted_);
     wanted_ -= packets;
-    unusable_ = std::min(unusable_, wanted_);
   }
   std::uint32_t wanted() const { return wanted_; }
 
@@ -90,47 +88,38 @@ class CreditBook {
   // True if all that is wanted may be sent.
   bool covers_all() const { return unused() >= wanted_; }
 
-  // Packets to grant next: a quantum, or what is needed if that is less. None while a quantum is
-  // unused and less than another whole one could be added: a receiver ahead of its sender must not
-  // grant credit packet by packet.
+  // Packets to grant next: a quantum, less of a small window, or the rest of what is wanted.
+  // Otherwise none: a window that opens packet by packet must not be granted packet by packet.
   std::uint32_t grantable(std::uint32_t standing, std::uint32_t window,
                           std::uint32_t quantum) const {
     const std::uint32_t whole = std::max(std::min(wanted_, window), standing);
-    const std::uint32_t kept = std::min(unusable_, whole - std::min(whole, quantum));
-    const std::uint64_t limit = sent() + whole - kept;
+    const std::uint64_t limit = sent() + whole;
     if (limit <= granted_) {
       return 0;
     }
     const auto next =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(quantum, limit - granted_));
-    return next == quantum || unused() < std::min<std::uint64_t>(quantum, wanted_) ||
-                   unused() * 2 < standing
-               ? next
-               : 0;
+    const bool is_the_rest = wanted_ <= window && unused() < wanted_;
+    return is_the_rest || next >= std::min(quantum, whole / 2) ? next : 0;
   }
   void grant(std::uint32_t packets) { granted_ += packets; }
-
-  // on_unusable(): a packet came trimmed and must be retransmitted. on_repaired(): a retransmission
-  // came.
-  void on_unusable() { ++unusable_; }
-  void on_repaired() { unusable_ -= unusable_ > 0 ? 1 : 0; }
 
  private:
   std::uint64_t granted_;
   std::uint64_t numbered_;    // numbered_ + unseen_ never exceeds granted_
   std::uint64_t unseen_ = 0;  // lost, with no later packet on their paths
   std::uint32_t wanted_ = 0;
-  std::uint32_t unusable_ = 0;  // not yet repaired; 0 again once nothing is wanted
 };
 
 // Decides when each peer may send more packets: the receiver's cure for incast. The receiver knows
 // who sends to it and how much, so it hands out its link's time in quanta of packets, at the rate
-// of the link: the most urgent peer first, equals in turn.
+// of the link: the most urgent peer first, equals in equal shares, however much each takes at a
+// time. So peers that send the same amounts end together, and work that waits for all of them does
+// not wait for one that fell behind.
 //
 // Credit takes a while to come back as packets, and far longer where ranks share processors. So it
 // is granted ahead of the rate, up to a certain depth, like a token bucket that fills at the rate.
-// The depth grows when a sender runs out of credit. It shrinks when packets are marked, or are
-// trimmed and must be retransmitted.
+// The depth grows when a sender runs out of credit, and shrinks when packets are marked.
 //
 // Over-send: on a trimming fabric credit may flow faster than the link, so that the bottleneck is
 // always full and the excess is trimmed. The pace is steered to keep the trimmed share at its
@@ -157,14 +146,13 @@ class CreditPacer {
   // Removes and returns the peer whose turn it is; call only if not empty and next_grant() has
   // come.
   std::uint32_t take_turn();
-  // That peer was granted packets that take so many bytes on the wire.
+  // The peer that had the turn was granted packets that take so many bytes on the wire.
   void granted(base::Bytes bytes, base::Instant now);
 
   void on_arrival(bool trimmed);
   // A peer has used all its credit and has more to send.
   void on_starved() { deepen(kDeeper); }
   void on_marked() { deepen(base::Duration() - depth_ / kMarkedShare); }
-  void on_unusable() { deepen(base::Duration() - depth_ / kUnusableShare); }
   double pace() const { return pace_; }
   base::Duration depth() const { return depth_; }
 
@@ -172,7 +160,6 @@ class CreditPacer {
   static constexpr std::uint32_t kSampledPackets = 128;
   static constexpr base::Duration kDeeper = base::microseconds(20);  // each time
   static constexpr int kMarkedShare = 512;  // the depth shrinks by one part in so many
-  static constexpr int kUnusableShare = 32;
 
   // Granted credit stays granted: only the next grant moves.
   void deepen(base::Duration by) {
@@ -187,8 +174,21 @@ class CreditPacer {
   Depths depths_;
   base::Duration depth_;
   base::Instant next_grant_;
-  std::array<std::deque<std::uint32_t>, SPILLWAY_PRIORITIES> waiting_;
+  // Fair queueing by start times: a peer's turn comes when it has been granted no more than others
+  // since it came. `begin` counts bytes granted to each of the peers that wait.
+  struct Turn {
+    std::uint64_t begin = 0;
+    std::uint64_t order = 0;  // among equals
+    std::uint32_t slot = 0;
+    friend auto operator<=>(const Turn&, const Turn&) = default;
+  };
+  void enqueue(Turn turn, std::uint8_t priority);
+
+  std::array<std::set<Turn>, SPILLWAY_PRIORITIES> waiting_;
   std::uint32_t waiting_mask_ = 0;
+  std::vector<std::uint64_t> granted_until_;  // by slot: where its next turn begins
+  Turn latest_;                               // the turn taken last
+  std::uint64_t turns_ = 0;
   std::uint32_t sampled_packets_ = 0;
   std::uint32_t sampled_trimmed_ = 0;
 };

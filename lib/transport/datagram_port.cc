@@ -9,9 +9,9 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "transport/congestion_control.h"
 #include "transport/core.h"
 #include "transport/path_set.h"
+#include "transport/round_trip.h"
 #include "wire/data_packet.h"
 
 namespace spillway::transport {

@@ -48,6 +48,7 @@ struct Fixture : testing::Test {
                              .to = to,
                              .packets = 10,
                              .packet_bytes = 1000,
+                             .importance = SPILLWAY_IMPORTANCE_REQUIRED,  // so it is announced
                              .loss = {},
                              .source = &source},
                             now)

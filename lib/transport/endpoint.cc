@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/check.h"
-#include "transport/congestion_control.h"
 #include "transport/core.h"
 #include "transport/receiver.h"
 #include "transport/sender.h"
@@ -262,12 +261,11 @@ base::Status Endpoint::add_peer(std::uint16_t rank, base::Instant now,
     return {base::StatusCode::kLimitExceeded, "there are " + std::to_string(core.peers.size()) +
                                                   " peers already; raise EndpointLimits::peers"};
   }
-  const PathConfig paths{.delay_target = core.config.congestion.delay_target,
+  const ExchangeConfig& exchange = core.config.exchange;
+  const PathConfig paths{.delay_target = exchange.window.delay_target,
                          .first_number = core.config.first_number};
-  CongestionConfig congestion = core.config.congestion;
-  congestion.trimmed_target = core.config.exchange.trimmed_target.value_or(0.0);
-  Peer& peer = core.peers.add(rank, core.config.exchange.paths, paths, congestion,
-                              packets_in(core.config.exchange.unsolicited, core.config));
+  Peer& peer = core.peers.add(rank, exchange.paths, paths, exchange.window, exchange.packet,
+                              packets_in(exchange.unsolicited, core.config));
   peer.last_heard = now;
   peer.session = std::move(session);
   return {};
@@ -531,10 +529,16 @@ base::Instant Endpoint::next_timeout() const {
   return timers.empty() ? kNever : timers.next_due();
 }
 
+bool Endpoint::poll_control(base::Instant now, Transmission& out) {
+  out.kind = TransmissionKind::kControl;
+  return impl_->poll_control(now, out);
+}
+
 bool Endpoint::poll_transmit(base::Instant now, Transmission& out) {
-  if (impl_->poll_control(now, out)) {
-    out.kind = TransmissionKind::kControl;
-  } else if (impl_->sender.poll_data(now, out)) {
+  if (poll_control(now, out)) {
+    return true;
+  }
+  if (impl_->sender.poll_data(now, out)) {
     out.kind = TransmissionKind::kData;
   } else if (impl_->sums.poll(now, out)) {
     out.kind = TransmissionKind::kSum;

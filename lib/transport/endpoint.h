@@ -12,12 +12,12 @@
 // After any of the first three, poll both. The output depends only on the calls: nothing reads a
 // clock, draws random numbers from outside, or depends on addresses in memory.
 //
-// The exchange (docs/algorithms.md): a sender announces a message with a PROBE, sends its packets
-// as credit and window allow, and probes again when all were sent. The receiver responds with a
-// STOP when the message is over, and with a BITMAP of what arrived when it is not. It responds with
-// WAIT when its owner does not expect the message yet. After the last packet it also sends the
-// BITMAP without a PROBE. CREDIT packets carry grants and, per path, reports of what arrived. The
-// sender retransmits the missing packets that exceed the loss budget, and probes again.
+// The exchange (docs/algorithms.md): a sender sends a message's packets as credit allows. CREDIT
+// packets carry grants and, per path, reports of what arrived: the sender sends again what they
+// name as missing, beyond the loss budget, while the rest of the message goes on. After the last
+// packet the receiver responds with a STOP if the message is over, and with a BITMAP of what
+// arrived if it is not. A sender that hears nothing, or that may not send, probes: the receiver
+// responds as above, or with WAIT if its owner does not expect the message yet.
 //
 // Limits: EndpointLimits bounds every table; what does not fit is refused and counted. A peer that
 // is silent for peer_timeout while something is due from it is dead for good: its messages end with
@@ -39,8 +39,8 @@
 
 #include "base/status.h"
 #include "base/units.h"
-#include "transport/congestion_control.h"
 #include "transport/message.h"
+#include "transport/receive_window.h"
 #include "wire/key.h"
 #include "wire/packet_auth.h"
 #include "wire/sum_datagram.h"
@@ -59,14 +59,15 @@ struct EndpointLimits {
 
 // Times and sizes of the exchange; the defaults suit kernel UDP on 1 to 100 Gb/s Ethernet.
 struct ExchangeConfig {
-  std::uint8_t paths = 8;           // 1 .. 64
-  std::uint8_t burst_packets = 8;   // sent over one path before the next takes over
-  std::uint8_t report_packets = 8;  // data packets between two CREDITs to a sender
+  std::uint8_t paths = 8;            // 1 .. 64
+  std::uint8_t burst_packets = 8;    // sent over one path before the next takes over
+  std::uint8_t report_packets = 24;  // data packets between two CREDITs to a sender
   base::BitRate receive_rate = base::gigabits_per_second(10);  // rate of granting credit
-  // The credit that every peer has from the start, and the most that may be granted to it and not
-  // yet used. Both ends count in packets of CongestionConfig::packet.
+  // The credit that every peer has at the start. Once the round trip is known, peers together have
+  // what the link carries in it, or as much as this, if that is more.
   base::Bytes unsolicited = base::bytes(64 * 1024);
-  base::Bytes credit_window = base::bytes(256 * 1024);
+  WindowConfig window;  // the most that may be granted to a peer and not yet used
+  base::Bytes packet = base::bytes(1500);  // the unit of credit; the same at both ends
   // Over-send on a trimming fabric: the share of packets that should arrive trimmed, so that the
   // bottleneck is always full. Unset: credit at exactly receive_rate.
   std::optional<double> trimmed_target;
@@ -93,7 +94,6 @@ struct EndpointConfig {
   std::uint64_t first_number = 0;
   EndpointLimits limits;
   ExchangeConfig exchange;
-  CongestionConfig congestion;
   // Report messages that peers announce and this rank does not expect.
   bool reports_unexpected = false;
   // Report messages of which nothing arrives although their peers are alive (message.h).
@@ -249,7 +249,7 @@ struct EndpointCounters {
 // The reason why an endpoint sends nothing more, for the message that is closest to being sent.
 enum class Holdup : std::uint8_t {
   kNothing,   // a packet may go now
-  kWindow,    // a peer's window is full
+  kStream,    // a peer's stream is full
   kCredit,    // no credit from the receiver
   kReceiver,  // the receiver does not expect the message yet
   kReport,    // all is sent; the receiver has not reported
@@ -367,6 +367,8 @@ class Endpoint {
   // When on_timeout() is due next; kNever if nothing is.
   base::Instant next_timeout() const;
   bool poll_transmit(base::Instant now, Transmission& out);
+  // The same for control packets alone, which poll_transmit() returns first.
+  bool poll_control(base::Instant now, Transmission& out);
   bool poll_event(Event& out);
 
   // Prefetches memory that the next call needs, for drivers of many endpoints that know which one

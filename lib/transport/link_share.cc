@@ -30,7 +30,7 @@ base::Duration LinkShare::waited(Lane& lane, std::uint32_t transit_us, base::Ins
   return base::microseconds(std::int64_t{taken} - least);
 }
 
-void LinkShare::add(const Arrival& arrival, base::Instant now) {
+base::Duration LinkShare::add(const Arrival& arrival, base::Instant now) {
   if (arrival.peer >= lanes_.size()) {
     lanes_.resize(arrival.peer + 1U);
   }
@@ -41,18 +41,24 @@ void LinkShare::add(const Arrival& arrival, base::Instant now) {
   latest_ = now;
   if (!window_ || (gap > kWindow && !was_busy)) {
     window_ = {.begun = now};  // a pause belongs to no window
-    return;
+  } else {
+    add_to_window(arrival, was_busy ? std::optional(gap) : std::nullopt);
+    if (now - window_->begun >= kWindow) {
+      close_window(now);
+    }
   }
+  return queued;
+}
+
+// `busy`: how long the link was busy before it came, if it surely was.
+void LinkShare::add_to_window(const Arrival& arrival, std::optional<base::Duration> busy) {
   const std::int64_t bytes = arrival.bytes + kFrameOverhead;
   window_->bytes += bytes;
-  if (was_busy) {
+  if (busy) {
     window_->queued_bytes += bytes;
-    window_->queued_time += gap;
+    window_->queued_time += *busy;
     window_->has_others |= arrival.peer != window_->peer.value_or(arrival.peer);
     window_->peer = arrival.peer;
-  }
-  if (now - window_->begun >= kWindow) {
-    close_window(now);
   }
 }
 

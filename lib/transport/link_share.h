@@ -54,7 +54,8 @@ class LinkShare {
     std::int64_t bytes = 0;        // of UDP payload
     std::uint32_t transit_us = 0;  // transit time; clocks need not agree
   };
-  void add(const Arrival& arrival, base::Instant now);
+  // Returns how long the packet waited in queues.
+  base::Duration add(const Arrival& arrival, base::Instant now);
 
   // From 0 to 1; empty while unknown.
   std::optional<double> share(base::Instant now) const;
@@ -78,6 +79,7 @@ class LinkShare {
   };
 
   base::Duration waited(Lane& lane, std::uint32_t transit_us, base::Instant now);
+  void add_to_window(const Arrival& arrival, std::optional<base::Duration> busy);
   void close_window(base::Instant now);
   void tell(double bytes, double time_ns, base::Instant now);
 

@@ -96,7 +96,7 @@ constexpr std::uint32_t kCredit = 1000;
 struct Lines : testing::Test {
   Peer& add_peer() {
     const auto rank = static_cast<std::uint16_t>(peers.size());
-    return peers.emplace_back(rank, 1U, PathConfig{}, CongestionConfig{}, kCredit);
+    return peers.emplace_back(rank, 1U, PathConfig{}, WindowConfig{}, base::bytes(1500), kCredit);
   }
   OutgoingMessage& join(Peer& peer, std::uint8_t priority) {
     OutgoingMessage& message = messages.emplace_back();

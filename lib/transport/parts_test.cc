@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 
 #include "base/random.h"
-#include "transport/congestion_control.h"
 #include "transport/core.h"
 #include "transport/credit.h"
 #include "transport/message_table.h"
@@ -23,58 +23,6 @@ TEST(LossPolicy, AllowsNoMoreThanTheBound) {
   EXPECT_EQ(LossPolicy{.loss_bound_ppm = 10'000}.allowed_missing(100), 1U);
   EXPECT_EQ(LossPolicy{.loss_bound_ppm = 0}.allowed_missing(65'536), 0U);
   EXPECT_EQ(LossPolicy{.loss_bound_ppm = 1'000'000}.allowed_missing(65'536), 65'536U);
-}
-
-TEST(HostAllowance, IsWhatCameBackBetweenTwoTransmissions) {
-  HostAllowance hosts;
-  hosts.on_sent();
-  EXPECT_EQ(hosts.bytes(), 0);
-  hosts.on_acknowledged(12'000);
-  hosts.on_acknowledged(12'000);
-  EXPECT_EQ(hosts.bytes(), 0);  // not before it is used
-  hosts.on_sent();
-  EXPECT_EQ(hosts.bytes(), 24'000);
-  hosts.on_sent();
-  EXPECT_EQ(hosts.bytes(), 24'000);  // nothing came back: nothing is learned
-}
-
-TEST(HostAllowance, ForgetsASlowTurnInTheEnd) {
-  HostAllowance hosts;
-  hosts.on_acknowledged(400'000);
-  hosts.on_sent();
-  EXPECT_EQ(hosts.bytes(), 400'000);
-  for (int i = 0; i < 2000; ++i) {
-    hosts.on_acknowledged(12'000);
-    hosts.on_sent();
-  }
-  EXPECT_LT(hosts.bytes(), 13'000);
-  EXPECT_GE(hosts.bytes(), 12'000);
-}
-
-// From a network's queue everything in flight comes back at once: without a limit the allowance
-// would double each time.
-TEST(HostAllowance, DoesNotFeedItselfWhereTheNetworkIsFull) {
-  constexpr std::int64_t kWindow = 6'000;
-  HostAllowance hosts;
-  const auto go_round = [&](double spoilt) {
-    hosts.on_acknowledged(kWindow + hosts.bytes());
-    hosts.on_unusable(spoilt);
-    hosts.on_sent();
-  };
-  for (int i = 0; i < 4; ++i) {
-    go_round(0.0);
-  }
-  const std::int64_t before = hosts.bytes();
-  EXPECT_EQ(before, 4 * kWindow);
-  go_round(0.25);
-  EXPECT_EQ(hosts.bytes(), before * 3 / 4);
-  go_round(0.0);
-  EXPECT_GT(hosts.bytes(), before * 3 / 4);
-  EXPECT_LT(hosts.bytes(), before);
-  for (int i = 0; i < 100; ++i) {
-    go_round(0.0);
-  }
-  EXPECT_GT(hosts.bytes(), 4 * before);  // a network that was full for a moment is not for ever
 }
 
 TEST(MessageTable, AgreesWithAMapUnderRandomUse) {
@@ -228,15 +176,17 @@ wire::ControlPacket bitmap_of(std::uint32_t generation, std::uint32_t packets,
   return packet;
 }
 
+constexpr base::Instant kNow{base::milliseconds(1)};
+
 TEST(OutgoingMessage, RepeatsOnlyWhatTheBudgetDoesNotForgive) {
   OutgoingMessage message;
   message.packets = 100;
   message.next_position = 100;
   message.importance = 4;
-  message.plan_retransmits(bitmap_of(1, 100, {1, 5, 9, 20, 30, 40}, 2));
-  EXPECT_EQ(message.retransmits.size(), 5U);  // four that must come, and one in case
-  message.plan_retransmits(bitmap_of(2, 100, {1, 5}, 2));
-  EXPECT_TRUE(message.retransmits.empty());
+  message.on_bitmap(bitmap_of(1, 100, {1, 5, 9, 20, 30, 40}, 2), kNow);
+  EXPECT_EQ(message.repairs.size(), 5U);  // four that must come, and one in case
+  message.on_bitmap(bitmap_of(2, 100, {1, 5}, 2), kNow);
+  EXPECT_TRUE(message.repairs.empty());
 }
 
 TEST(OutgoingMessage, RepeatsImportantPacketsWhateverTheBudget) {
@@ -245,10 +195,10 @@ TEST(OutgoingMessage, RepeatsImportantPacketsWhateverTheBudget) {
   message.next_position = 100;
   message.packet_importance.assign(100, 1);
   message.packet_importance[40] = SPILLWAY_IMPORTANCE_REQUIRED;
-  message.plan_retransmits(bitmap_of(1, 100, {1, 40}, 2));
-  EXPECT_EQ(message.retransmits, std::vector<std::uint16_t>{40});
-  message.plan_retransmits(bitmap_of(2, 100, {1, 2, 3, 40}, 1));
-  EXPECT_EQ(message.retransmits[0], 40);
+  message.on_bitmap(bitmap_of(1, 100, {1, 40}, 2), kNow);
+  EXPECT_EQ(message.repairs, std::deque<std::uint16_t>{40});
+  message.on_bitmap(bitmap_of(2, 100, {1, 2, 3, 40}, 1), kNow);
+  EXPECT_EQ(message.repairs[0], 40);
 }
 
 TEST(OutgoingMessage, ARepeatingReceiverCannotGrowTheList) {
@@ -260,9 +210,58 @@ TEST(OutgoingMessage, ARepeatingReceiverCannotGrowTheList) {
     all.insert(packet);
   }
   for (int i = 0; i < 100; ++i) {
-    message.plan_retransmits(bitmap_of(1, 50, all, 0));
+    message.on_bitmap(bitmap_of(1, 50, all, 0), kNow);
   }
-  EXPECT_LE(message.retransmits.size(), 50U);
+  EXPECT_LE(message.repairs.size(), 50U);
+}
+
+TEST(OutgoingMessage, SendsAgainWhatReportsNameBeforeNewPackets) {
+  OutgoingMessage message;
+  message.packets = 100;
+  message.loss.loss_bound_ppm = 0;
+  message.order = SendOrder(100);
+  wire::DataStamp stamp;
+  message.take_next(stamp, kNow);
+  const std::uint16_t first = stamp.packet;
+  message.take_next(stamp, kNow);
+  message.on_gap(first);
+  message.on_gap(first);
+  EXPECT_EQ(message.repairs.size(), 1U);
+  message.take_next(stamp, kNow);
+  EXPECT_EQ(stamp.packet, first);
+  EXPECT_TRUE(stamp.retransmit);
+  message.take_next(stamp, kNow);
+  EXPECT_FALSE(stamp.retransmit);
+  EXPECT_EQ(message.next_position, 3U);
+}
+
+TEST(OutgoingMessage, GapsWithinTheBudgetAreForgivenUnlessRequired) {
+  OutgoingMessage message;
+  message.packets = 100;
+  message.next_position = 100;
+  message.loss.loss_bound_ppm = 20'000;  // two packets
+  message.packet_importance.assign(100, 4);
+  message.packet_importance[40] = SPILLWAY_IMPORTANCE_REQUIRED;
+  message.on_gap(1);
+  message.on_gap(40);
+  EXPECT_EQ(message.repairs, std::deque<std::uint16_t>{40});
+  message.on_gap(2);
+  EXPECT_EQ(message.repairs, (std::deque<std::uint16_t>{40, 2}));
+}
+
+// Its answer may have left before they came.
+TEST(OutgoingMessage, ABitmapDoesNotRepeatWhatIsOnItsWay) {
+  OutgoingMessage message;
+  message.packets = 100;
+  message.next_position = 100;
+  message.loss.loss_bound_ppm = 0;
+  message.on_gap(1);
+  wire::DataStamp stamp;
+  message.take_next(stamp, kNow);
+  message.on_bitmap(bitmap_of(1, 100, {1, 2}, 0), kNow - base::microseconds(1));
+  EXPECT_EQ(message.repairs, std::deque<std::uint16_t>{2});
+  message.on_bitmap(bitmap_of(2, 100, {1, 2}, 0), kNow);
+  EXPECT_EQ(message.repairs, (std::deque<std::uint16_t>{1, 2}));
 }
 
 TEST(CreditPacer, GrantsAtTheLinksRateByPriorityInTurn) {
@@ -279,6 +278,26 @@ TEST(CreditPacer, GrantsAtTheLinksRateByPriorityInTurn) {
   EXPECT_EQ(pacer.take_turn(), 2U);
   EXPECT_EQ(pacer.take_turn(), 1U);
   EXPECT_TRUE(pacer.empty());
+}
+
+TEST(CreditPacer, EqualsGetEqualSharesHoweverMuchTheyTakeAtATime) {
+  CreditPacer pacer(base::gigabits_per_second(8), {}, {});
+  std::map<std::uint32_t, std::int64_t> granted;
+  pacer.enqueue(1, 2);
+  pacer.enqueue(2, 2);
+  for (int i = 0; i < 1000; ++i) {
+    if (i == 500) {
+      pacer.enqueue(3, 2);  // has no claim on what went before
+      granted.clear();
+    }
+    const std::uint32_t peer = pacer.take_turn();
+    const std::int64_t bytes = peer == 1 ? 36'000 : 1'500;
+    pacer.granted(base::bytes(bytes), {});
+    granted[peer] += bytes;
+    pacer.enqueue(peer, 2);
+  }
+  EXPECT_NEAR(static_cast<double>(granted[1]), static_cast<double>(granted[2]), 36'000.0);
+  EXPECT_NEAR(static_cast<double>(granted[3]), static_cast<double>(granted[2]), 36'000.0);
 }
 
 TEST(CreditPacer, WhoBecomesMoreUrgentMovesUp) {
@@ -300,6 +319,8 @@ TEST(CreditPacer, IsDeeperWhereSendersStarveAndShallowerWhereTheLinkIsFull) {
   EXPECT_EQ(pacer.depth(), depths.most);
   // A bucket of a millisecond, then at the rate.
   const base::Instant now(base::seconds(1));
+  pacer.enqueue(0, 0);
+  EXPECT_EQ(pacer.take_turn(), 0U);
   pacer.granted(base::bytes(1'000'000), now);
   EXPECT_EQ(pacer.next_grant(), now);
   pacer.granted(base::bytes(1000), now);
@@ -308,10 +329,8 @@ TEST(CreditPacer, IsDeeperWhereSendersStarveAndShallowerWhereTheLinkIsFull) {
   const base::Duration by_mark = depths.most - pacer.depth();
   EXPECT_GT(by_mark, base::Duration());
   EXPECT_EQ(pacer.next_grant(), now + base::microseconds(1) + by_mark);
-  pacer.on_unusable();
-  EXPECT_GT(depths.most - pacer.depth(), by_mark * 2);
-  for (int i = 0; i < 1000; ++i) {
-    pacer.on_unusable();
+  for (int i = 0; i < 10'000; ++i) {
+    pacer.on_marked();
   }
   EXPECT_LE(pacer.depth(), depths.least * 4);
 }

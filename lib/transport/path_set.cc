@@ -2,9 +2,9 @@
 #include "transport/path_set.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
-#include "transport/congestion_control.h"
 #include "wire/data_packet.h"
 
 namespace spillway::transport {
@@ -20,8 +20,6 @@ constexpr double kGrayFactor = 4.0;
 // Totals are halved at this size, so that they describe the recent past.
 constexpr double kTotalsMemory = 8192.0;
 constexpr std::uint8_t kLongestSitOut = 4;
-// The least round trip rises by this much per report, in case routes change.
-constexpr base::Duration kMinForgets = base::nanoseconds(100);
 // Most packets that one report may bring news of.
 constexpr std::uint64_t kMostNews = 1U << 20;
 
@@ -41,14 +39,13 @@ PathSet::PathSet(unsigned paths, const PathConfig& config)
   for (Path& path : paths_) {
     path.retire_for = config.retire_first;
     path.sent = path.received = path.horizon = config.first_number;
-    path.reported = path.reported_bytes = path.marked = path.trimmed = config.first_number;
+    path.reported = path.marked = path.settled = config.first_number;
   }
 }
 
 PathSet::Standing PathSet::standing(const Path& path) {
-  const std::uint64_t in_flight = std::min(path.sent - path.received, path.sent - path.horizon);
-  return {.in_flight_bytes = static_cast<std::int64_t>(in_flight * path.packet_bytes),
-          .lost_packets = path.horizon - std::min(path.horizon, path.received)};
+  return {.in_flight = std::min(path.sent - path.received, path.sent - path.horizon),
+          .lost = path.horizon - std::min(path.horizon, path.received)};
 }
 
 bool PathSet::takes_turn(Path& path, base::Instant now) {
@@ -92,16 +89,15 @@ std::uint8_t PathSet::choose_for_control() {
 }
 
 std::uint8_t PathSet::worst() const {
-  const auto worst =
-      std::max_element(paths_.begin(), paths_.end(), [](const Path& a, const Path& b) {
-        return standing(a).lost_packets < standing(b).lost_packets;
-      });
+  const auto worst = std::max_element(
+      paths_.begin(), paths_.end(),
+      [](const Path& a, const Path& b) { return standing(a).lost < standing(b).lost; });
   return static_cast<std::uint8_t>(worst - paths_.begin());
 }
 
 void PathSet::begin_burst(Path& path, base::Instant now) {
   // Bursts with nothing in flight are of no use.
-  if (in_flight_bytes_ == 0) {
+  if (in_flight_ == 0) {
     oldest_burst_ = now;
   }
   if (path.sent == path.horizon) {
@@ -112,15 +108,12 @@ void PathSet::begin_burst(Path& path, base::Instant now) {
   path.bursts[path.next_burst++ % kBursts] = {.begun = now, .before = path.sent};
 }
 
-std::uint64_t PathSet::on_sent(std::uint8_t index, std::uint32_t bytes) {
+std::uint64_t PathSet::on_sent(std::uint8_t index, const SentPacket& what) {
   Path& path = paths_[index];
-  if (bytes != path.packet_bytes) {
-    in_flight_bytes_ -= standing(path).in_flight_bytes;
-    path.packet_bytes = bytes;
-    in_flight_bytes_ += standing(path).in_flight_bytes;
-  }
+  path.remembered.resize(kRemembered);
   ++path.sent;
-  in_flight_bytes_ += bytes;
+  path.remembered[path.sent % kRemembered] = what;
+  ++in_flight_;
   return path.sent;
 }
 
@@ -137,59 +130,83 @@ void PathSet::forget_bursts(Path& path, base::Instant begun_before) {
   }
 }
 
-bool PathSet::on_report(const spillway_path_report& report, base::Instant now,
-                        FeedbackSample& sample) {
+bool PathSet::on_report(const spillway_path_report& report, base::Instant now, PathNews& news) {
   if (report.path >= paths_.size()) {
     return false;
   }
   Path& path = paths_[report.path];
   const std::uint64_t reported = wire::widen(report.packets, path.reported);
-  if (reported <= path.reported) {
+  if (reported < path.reported) {
     return true;  // older than what is known
   }
   const Standing before = standing(path);
-  const std::uint64_t news = reported - path.reported;
   // Limits the count to packets that are outstanding, whatever a peer says.
-  const auto packets =
-      static_cast<std::uint32_t>(std::min({news, path.sent - path.received, kMostNews}));
-  const auto marked = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(take_count(report.marked, path.marked), news));
-  sample.acked_packets += packets;
-  sample.acked_bytes += static_cast<std::uint32_t>(std::min<std::uint64_t>(
-      take_count(report.bytes, path.reported_bytes), std::uint64_t{SPILLWAY_MAX_PACKET} * packets));
-  sample.marked_packets += marked;
-  sample.trimmed_packets += static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(take_count(report.trimmed, path.trimmed), news));
+  const auto packets = static_cast<std::uint32_t>(
+      std::min({reported - path.reported, path.sent - path.received, kMostNews}));
+  const std::uint64_t marked = take_count(report.marked, path.marked);
+  path.horizon = horizon_at(path, report);
+  find_gaps(path, report, news);
+  if (packets == 0) {
+    account(path, before, 0, now, news);
+    return true;
+  }
+  news.packets += packets;
   path.received += packets;
   path.reported = reported;
-  path.horizon = horizon_at(path, report);
   path.silent_lost = 0;
   if (path.state == State::kTrial) {
     path.state = State::kGood;
     ++good_;
   }
-  steer(path, report, marked * 2 > packets, now, sample);
-  account(path, before, packets, now, sample);
+  steer(path, report, marked * 2 > packets, now, news);
+  account(path, before, packets, now, news);
   return true;
+}
+
+// From the latest packet back to those that were told before. An arrival counts for packets before
+// it that are no less urgent.
+void PathSet::find_gaps(Path& path, const spillway_path_report& report, PathNews& news) {
+  const std::uint64_t latest = std::min(wire::widen(report.echo_number, path.sent), path.sent);
+  std::array<unsigned, SPILLWAY_PRIORITIES> arrived{};  // of at most this priority
+  const std::size_t first_gap = news.gaps.size();
+  for (std::uint64_t back = 0; back < kRemembered && latest > path.settled + back; ++back) {
+    if (path.sent - (latest - back) >= kRemembered) {
+      break;  // forgotten
+    }
+    const SentPacket& what = path.remembered[(latest - back) % kRemembered];
+    if ((report.usable >> back & 1) != 0) {
+      for (std::size_t priority = what.priority; priority < arrived.size(); ++priority) {
+        ++arrived[priority];
+      }
+      news.longest = std::max<std::uint32_t>(news.longest, what.bytes);
+    } else if (arrived[what.priority] >= kReordered) {
+      news.gaps.push_back(what);
+    }
+  }
+  // In the order in which they were sent.
+  std::reverse(news.gaps.begin() + static_cast<std::ptrdiff_t>(first_gap), news.gaps.end());
+  if (latest > path.settled + kReordered) {
+    path.settled = latest - kReordered;
+  }
 }
 
 // A path that is slower or more marked than the best sits out a few turns.
 void PathSet::steer(Path& path, const spillway_path_report& report, bool is_marked,
-                    base::Instant now, FeedbackSample& sample) {
+                    base::Instant now, PathNews& news) {
   // A report held so long that the field overflowed says nothing about the round trip.
   const base::Duration round_trip = report.hold_us == UINT32_MAX
                                         ? base::Duration()
                                         : since_stamp(now, report.echo_us + report.hold_us);
   if (round_trip > base::Duration()) {
-    sample.round_trip = std::max(sample.round_trip, round_trip);
-    min_round_trip_ = std::min(min_round_trip_ + kMinForgets, round_trip);
+    news.round_trip = std::max(news.round_trip, round_trip);
+    round_trip_.add(round_trip);
   }
-  if (is_marked || round_trip > min_round_trip_ + config_.delay_target) {
+  if (is_marked || round_trip > round_trip_.least() + config_.delay_target) {
     path.sit_out = std::min<std::uint8_t>(path.sit_out + 1, kLongestSitOut);
   }
 }
 
-void PathSet::expire(base::Instant sent_before, base::Instant now, FeedbackSample& sample) {
+void PathSet::expire(base::Instant sent_before, base::Instant now, PathNews& news) {
   if (oldest_burst_ >= sent_before) {
     return;
   }
@@ -212,18 +229,17 @@ void PathSet::expire(base::Instant sent_before, base::Instant now, FeedbackSampl
     }
     if (horizon > path.horizon) {
       path.horizon = horizon;
-      account(path, before, 0, now, sample);
+      account(path, before, 0, now, news);
     }
   }
 }
 
 void PathSet::account(Path& path, const Standing& before, std::uint32_t received, base::Instant now,
-                      FeedbackSample& sample) {
+                      PathNews& news) {
   const Standing after = standing(path);
-  in_flight_bytes_ += after.in_flight_bytes - before.in_flight_bytes;
-  const auto lost = static_cast<std::uint32_t>(after.lost_packets -
-                                               std::min(after.lost_packets, before.lost_packets));
-  sample.lost_packets += lost;
+  in_flight_ += after.in_flight - before.in_flight;  // wraps where it falls
+  const auto lost = static_cast<std::uint32_t>(after.lost - std::min(after.lost, before.lost));
+  news.lost += lost;
   path.judged_received += received;
   path.judged_lost += lost;
   path.silent_lost += lost;
@@ -274,6 +290,14 @@ void PathSet::retire(Path& path, base::Instant now) {
   path.retired_until = now + path.retire_for;
   path.retire_for = std::min(path.retire_for * 2, config_.retire_longest);
   ++retirements_;
+}
+
+std::size_t PathSet::memory_bytes() const {
+  std::size_t bytes = paths_.capacity() * sizeof(Path);
+  for (const Path& path : paths_) {
+    bytes += path.remembered.capacity() * sizeof(SentPacket);
+  }
+  return bytes;
 }
 
 }  // namespace spillway::transport

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <vector>
 
 namespace spillway::transport {
 namespace {
@@ -20,33 +21,29 @@ struct PathLine {
   std::uint8_t burst(unsigned packets, Lost lost) {
     const std::uint8_t path = sender.choose(now);
     for (unsigned i = 0; i < packets; ++i) {
-      const std::uint64_t number = sender.on_sent(path, 1000);
+      const std::uint64_t number = sender.on_sent(path, {.packet = sent++, .bytes = 1000});
       if (!lost(path, i)) {
-        receiver.add({.path = path,
-                      .number = number,
-                      .bytes = 1000,
-                      .timestamp_us = stamp_us(now),
-                      .marked = false,
-                      .trimmed = false},
-                     now);
+        receiver.add(
+            {.path = path, .number = number, .timestamp_us = stamp_us(now), .marked = false}, now);
       }
       now = now + base::microseconds(1);
     }
     return path;
   }
-  FeedbackSample report() {
-    FeedbackSample sample;
+  PathNews report() {
+    PathNews news;
     wire::ControlPacket::Credit credit;
     receiver.report(now, credit);
     now = now + kRoundTrip;
     for (unsigned i = 0; i < credit.path_count; ++i) {
-      EXPECT_TRUE(sender.on_report(credit.paths[i], now, sample));
+      EXPECT_TRUE(sender.on_report(credit.paths[i], now, news));
     }
-    return sample;
+    return news;
   }
 
   PathSet sender;
   PathIntake receiver;
+  std::uint16_t sent = 0;
   base::Instant now = base::Instant(base::milliseconds(1));
 };
 
@@ -68,23 +65,22 @@ TEST(PathSet, ReportsEmptyTheFlight) {
   for (int i = 0; i < 12; ++i) {
     line.burst(8, kNothingLost);
   }
-  EXPECT_EQ(line.sender.in_flight_bytes(), 96'000);
-  const FeedbackSample sample = line.report();
-  EXPECT_EQ(sample.acked_packets, 96U);
-  EXPECT_EQ(sample.acked_bytes, 96'000);
-  EXPECT_EQ(sample.lost_packets, 0U);
-  EXPECT_GE(sample.round_trip, kRoundTrip);
-  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+  EXPECT_EQ(line.sender.in_flight(), 96U);
+  const PathNews news = line.report();
+  EXPECT_EQ(news.packets, 96U);
+  EXPECT_EQ(news.lost, 0U);
+  EXPECT_GE(news.round_trip, kRoundTrip);
+  EXPECT_EQ(line.sender.in_flight(), 0U);
 }
 
 TEST(PathSet, APacketIsLostWhenALaterOneOfItsPathCame) {
   PathLine line(1);
   line.burst(8, [](std::uint8_t, unsigned i) { return i == 3 || i == 7; });
-  EXPECT_EQ(line.report().lost_packets, 1U);  // the last may still be in flight
-  EXPECT_EQ(line.sender.in_flight_bytes(), 1000);
+  EXPECT_EQ(line.report().lost, 1U);  // the last may still be in flight
+  EXPECT_EQ(line.sender.in_flight(), 1U);
   line.burst(8, kNothingLost);
-  EXPECT_EQ(line.report().lost_packets, 1U);
-  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+  EXPECT_EQ(line.report().lost, 1U);
+  EXPECT_EQ(line.sender.in_flight(), 0U);
 }
 
 TEST(PathSet, ALateReportTellsOfWhatItKnew) {
@@ -98,11 +94,11 @@ TEST(PathSet, ALateReportTellsOfWhatItKnew) {
       early = credit.paths[0];
     }
   }
-  FeedbackSample sample;
-  line.sender.on_report(early, line.now, sample);
-  EXPECT_EQ(sample.acked_packets, 40U);
-  EXPECT_EQ(sample.lost_packets, 0U);
-  EXPECT_EQ(line.sender.in_flight_bytes(), 760'000);
+  PathNews news;
+  line.sender.on_report(early, line.now, news);
+  EXPECT_EQ(news.packets, 40U);
+  EXPECT_EQ(news.lost, 0U);
+  EXPECT_EQ(line.sender.in_flight(), 760U);
 }
 
 TEST(PathSet, OldAndRepeatedReportsChangeNothing) {
@@ -111,27 +107,27 @@ TEST(PathSet, OldAndRepeatedReportsChangeNothing) {
   wire::ControlPacket::Credit credit;
   line.receiver.report(line.now, credit);
   const spillway_path_report old = credit.paths[0];
-  FeedbackSample sample;
-  line.sender.on_report(old, line.now, sample);
+  PathNews news;
+  line.sender.on_report(old, line.now, news);
   line.burst(8, kNothingLost);
   line.report();
-  FeedbackSample again;
+  PathNews again;
   EXPECT_TRUE(line.sender.on_report(old, line.now, again));
-  EXPECT_EQ(again.acked_packets, 0U);
-  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+  EXPECT_EQ(again.packets, 0U);
+  EXPECT_EQ(line.sender.in_flight(), 0U);
 }
 
 TEST(PathSet, DuplicatesInTheNetworkDoNotCountTwice) {
   PathLine line(1);
   line.burst(8, kNothingLost);
   for (int i = 0; i < 5; ++i) {
-    EXPECT_FALSE(line.receiver.add(
-        {.path = 0, .number = 8, .bytes = 1000, .timestamp_us = stamp_us(line.now)}, line.now));
+    EXPECT_FALSE(
+        line.receiver.add({.path = 0, .number = 8, .timestamp_us = stamp_us(line.now)}, line.now));
   }
-  EXPECT_EQ(line.report().acked_packets, 8U);
+  EXPECT_EQ(line.report().packets, 8U);
   line.burst(8, kNothingLost);
-  EXPECT_EQ(line.report().acked_packets, 8U);
-  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+  EXPECT_EQ(line.report().packets, 8U);
+  EXPECT_EQ(line.sender.in_flight(), 0U);
 }
 
 TEST(PathSet, WhatIsLongOnItsWayIsGivenUp) {
@@ -139,28 +135,28 @@ TEST(PathSet, WhatIsLongOnItsWayIsGivenUp) {
   line.burst(8, [](std::uint8_t, unsigned) { return true; });
   line.now = line.now + base::milliseconds(1);
   line.burst(4, [](std::uint8_t, unsigned) { return true; });
-  FeedbackSample sample;
-  line.sender.expire(line.now - base::microseconds(500), line.now, sample);
-  EXPECT_EQ(sample.lost_packets, 8U);
-  EXPECT_EQ(line.sender.in_flight_bytes(), 4000);
+  PathNews news;
+  line.sender.expire(line.now - base::microseconds(500), line.now, news);
+  EXPECT_EQ(news.lost, 8U);
+  EXPECT_EQ(line.sender.in_flight(), 4U);
 }
 
 TEST(PathSet, TheRestOfABurstIsGivenUpToo) {
   PathLine line(2);
   const std::uint8_t path = line.burst(4, [](std::uint8_t, unsigned) { return true; });
-  FeedbackSample sample;
+  PathNews news;
   const auto expire = [&] {
     line.now = line.now + kRoundTrip * 4;
-    line.sender.expire(line.now - kRoundTrip * 2, line.now, sample);
+    line.sender.expire(line.now - kRoundTrip * 2, line.now, news);
   };
   expire();
-  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
-  line.sender.on_sent(path, 1000);  // of the same burst
-  EXPECT_EQ(line.sender.in_flight_bytes(), 1000);
+  EXPECT_EQ(line.sender.in_flight(), 0U);
+  line.sender.on_sent(path, {});  // of the same burst
+  EXPECT_EQ(line.sender.in_flight(), 1U);
   expire();
   expire();
-  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
-  EXPECT_EQ(sample.lost_packets, 5U);
+  EXPECT_EQ(line.sender.in_flight(), 0U);
+  EXPECT_EQ(news.lost, 5U);
 }
 
 // Lost packets are given up whatever the clock says at the first packet, and after any pause.
@@ -172,11 +168,11 @@ TEST(PathSet, GivesUpAtAnyTimeOfTheClock) {
     line.now = base::Instant(base::microseconds(begin));
     for (int rest = 0; rest < 3; ++rest) {
       line.burst(4, [](std::uint8_t, unsigned) { return true; });
-      FeedbackSample sample;
+      PathNews news;
       line.now = line.now + kRoundTrip * 4;
-      line.sender.expire(line.now - kRoundTrip * 2, line.now, sample);
-      EXPECT_EQ(sample.lost_packets, 4U) << begin << ", rest " << rest;
-      EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+      line.sender.expire(line.now - kRoundTrip * 2, line.now, news);
+      EXPECT_EQ(news.lost, 4U) << begin << ", rest " << rest;
+      EXPECT_EQ(line.sender.in_flight(), 0U);
       line.now = line.now + base::seconds(1500 * (rest + 1));
     }
   }
@@ -212,8 +208,8 @@ TEST(PathSet, APathThatSwallowsEverythingIsRetiredAfterTwoBursts) {
   for (int i = 0; i < 200; ++i) {
     const std::uint8_t path = line.burst(8, [](std::uint8_t path, unsigned) { return path == 5; });
     bursts_into_the_hole += path == 5 ? 1 : 0;
-    FeedbackSample sample = line.report();
-    line.sender.expire(line.now - base::microseconds(100), line.now, sample);
+    PathNews news = line.report();
+    line.sender.expire(line.now - base::microseconds(100), line.now, news);
   }
   EXPECT_FALSE(line.sender.is_good(5));
   EXPECT_LE(bursts_into_the_hole, 10);  // two, the packets in flight, and a few trials
@@ -233,9 +229,9 @@ TEST(PathSet, TheLastGoodPathStays) {
   PathLine line(2);
   for (int i = 0; i < 200; ++i) {
     line.burst(8, [](std::uint8_t, unsigned) { return true; });
-    FeedbackSample sample;
+    PathNews news;
     line.now = line.now + base::microseconds(200);
-    line.sender.expire(line.now - base::microseconds(100), line.now, sample);
+    line.sender.expire(line.now - base::microseconds(100), line.now, news);
   }
   EXPECT_GE(line.sender.good_paths(), 1U);
 }
@@ -247,14 +243,10 @@ TEST(PathSet, MarkedPathsAreUsedLess) {
     const std::uint8_t path = line.sender.choose(line.now);
     used.insert(path);
     for (int k = 0; k < 8; ++k) {
-      const std::uint64_t number = line.sender.on_sent(path, 1000);
-      line.receiver.add({.path = path,
-                         .number = number,
-                         .bytes = 1000,
-                         .timestamp_us = stamp_us(line.now),
-                         .marked = path == 1,
-                         .trimmed = false},
-                        line.now);
+      const std::uint64_t number = line.sender.on_sent(path, {});
+      line.receiver.add(
+          {.path = path, .number = number, .timestamp_us = stamp_us(line.now), .marked = path == 1},
+          line.now);
     }
     line.report();
   }
@@ -263,11 +255,11 @@ TEST(PathSet, MarkedPathsAreUsedLess) {
 
 TEST(PathSet, UnknownPathsInReportsAreRefused) {
   PathSet paths(2, {});
-  FeedbackSample sample;
+  PathNews news;
   spillway_path_report report{};
   report.path = 2;
   report.packets = 1;
-  EXPECT_FALSE(paths.on_report(report, base::Instant(), sample));
+  EXPECT_FALSE(paths.on_report(report, base::Instant(), news));
 }
 
 TEST(PathSet, ControlPacketsOfAnyPatternMeetEveryPath) {
@@ -291,10 +283,10 @@ TEST(PathSet, CountersPassTheEdgeOfWhatReportsCarry) {
     PathLine line(2, first);
     for (int i = 0; i < 40; ++i) {
       line.burst(8, [i](std::uint8_t, unsigned packet) { return i % 10 == 3 && packet == 2; });
-      const FeedbackSample sample = line.report();
-      ASSERT_EQ(sample.acked_packets, i % 10 == 3 ? 7U : 8U) << first << ", burst " << i;
-      ASSERT_EQ(sample.lost_packets, i % 10 == 3 ? 1U : 0U);
-      ASSERT_EQ(line.sender.in_flight_bytes(), 0);
+      const PathNews news = line.report();
+      ASSERT_EQ(news.packets, i % 10 == 3 ? 7U : 8U) << first << ", burst " << i;
+      ASSERT_EQ(news.lost, i % 10 == 3 ? 1U : 0U);
+      ASSERT_EQ(line.sender.in_flight(), 0U);
     }
   }
 }
@@ -304,10 +296,10 @@ TEST(PathSet, ADayOfIdlenessChangesNothing) {
   for (int day = 0; day < 3; ++day) {
     for (int i = 0; i < 4; ++i) {
       line.burst(8, kNothingLost);
-      const FeedbackSample sample = line.report();
-      EXPECT_EQ(sample.acked_packets, 8U);
-      EXPECT_LT(sample.round_trip, kRoundTrip * 2);
-      EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+      const PathNews news = line.report();
+      EXPECT_EQ(news.packets, 8U);
+      EXPECT_LT(news.round_trip, kRoundTrip * 2);
+      EXPECT_EQ(line.sender.in_flight(), 0U);
     }
     line.now = line.now + base::seconds(86'400 + 1'234 * day);
   }
@@ -316,7 +308,7 @@ TEST(PathSet, ADayOfIdlenessChangesNothing) {
 TEST(PathIntake, CountsAPacketOnce) {
   PathIntake intake;
   const auto add = [&](std::uint64_t number) {
-    return intake.add({.path = 1, .number = number, .bytes = 1, .timestamp_us = 0}, {});
+    return intake.add({.path = 1, .number = number, .timestamp_us = 0}, {});
   };
   EXPECT_TRUE(add(1));
   EXPECT_FALSE(add(1));
@@ -333,20 +325,68 @@ TEST(PathIntake, CountsAPacketOnce) {
   EXPECT_TRUE(credit.paths[0].echo_number == 1000U);
 }
 
-TEST(PathSet, ByteCountersMayWrap) {
-  PathLine line(1);
-  // 100,000 bursts of 8 x 8,000 bytes pass 2^32.
-  for (int i = 0; i < 100'000; ++i) {
-    const std::uint8_t path = line.sender.choose(line.now);
-    for (int k = 0; k < 8; ++k) {
-      const std::uint64_t number = line.sender.on_sent(path, 8000);
-      line.receiver.add(
-          {.path = path, .number = number, .bytes = 8000, .timestamp_us = stamp_us(line.now)},
-          line.now);
-    }
-    ASSERT_EQ(line.report().acked_bytes, 64'000);
+// The indices of packets that reports named as missing, in order.
+std::vector<std::uint16_t> named(const PathNews& news) {
+  std::vector<std::uint16_t> packets;
+  for (const SentPacket& gap : news.gaps) {
+    packets.push_back(gap.packet);
   }
-  EXPECT_EQ(line.sender.in_flight_bytes(), 0);
+  return packets;
+}
+
+TEST(PathSet, AReportNamesWhatIsMissing) {
+  PathLine line(1);
+  line.burst(16, [](std::uint8_t, unsigned i) { return i == 3 || i == 9 || i == 14; });
+  EXPECT_EQ(named(line.report()), (std::vector<std::uint16_t>{3, 9}));  // 14 may come late
+  line.burst(8, kNothingLost);
+  EXPECT_EQ(named(line.report()), (std::vector<std::uint16_t>{14}));
+  line.burst(8, kNothingLost);
+  EXPECT_TRUE(named(line.report()).empty()) << "each is named once";
+}
+
+TEST(PathSet, AReportNamesWhatCameAndIsOfNoUse) {
+  PathLine line(1);
+  line.burst(8, kNothingLost);
+  line.receiver.on_unusable(0, 3);  // the third: numbers count from 1
+  const PathNews news = line.report();
+  EXPECT_EQ(named(news), (std::vector<std::uint16_t>{2}));
+  EXPECT_EQ(news.packets, 8U);
+  EXPECT_EQ(news.lost, 0U);
+}
+
+TEST(PathSet, UrgentPacketsMayOvertake) {
+  PathSet sender(1, {});
+  PathIntake receiver;
+  wire::ControlPacket::Credit credit;
+  const std::uint8_t path = sender.choose({});
+  const auto send = [&](std::uint8_t priority, bool arrives) {
+    const std::uint64_t number = sender.on_sent(path, {.priority = priority});
+    if (arrives) {
+      receiver.add({.path = path, .number = number}, {});
+    }
+  };
+  const auto gaps = [&] {
+    PathNews news;
+    receiver.report({}, credit);
+    EXPECT_TRUE(sender.on_report(credit.paths[0], {}, news));
+    return news.gaps.size();
+  };
+  send(1, false);
+  for (int i = 0; i < 3; ++i) {
+    send(6, true);
+  }
+  EXPECT_EQ(gaps(), 0U);
+  send(1, false);
+  for (int i = 0; i < 3; ++i) {
+    send(0, true);
+  }
+  EXPECT_EQ(gaps(), 1U) << "the first was settled before";
+}
+
+TEST(PathSet, ForgottenPacketsAreNotNamed) {
+  PathLine line(1);
+  line.burst(200, [](std::uint8_t, unsigned i) { return i == 10 || i == 150; });
+  EXPECT_EQ(named(line.report()), (std::vector<std::uint16_t>{150}));
 }
 
 }  // namespace

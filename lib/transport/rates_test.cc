@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "transport/congestion_control.h"
 #include "transport/link_share.h"
+#include "transport/receive_window.h"
 #include "wire/packet.h"
 
 namespace spillway::transport {
@@ -131,29 +131,6 @@ TEST(CreditBalance, SaysWhatWasSentBeforeSilence) {
   EXPECT_EQ(balance.settled(), 7U);
   balance.on_silence();
   EXPECT_EQ(balance.settled(), 8U);
-}
-
-TEST(CreditBook, WhatHasToComeAgainKeepsItsCredit) {
-  CreditBook book(0, kStanding);
-  book.want(1000);
-  grant_all(book);
-  book.on_numbered(book.granted());  // all came, 40 of them cut
-  for (int i = 0; i < 40; ++i) {
-    book.on_unusable();
-  }
-  book.want_less(static_cast<std::uint32_t>(book.granted()) - 40);
-  grant_all(book);
-  EXPECT_LE(book.unused(), kWindow - 40);
-  for (int i = 0; i < 40; ++i) {
-    book.on_repaired();
-  }
-  grant_all(book);
-  EXPECT_GT(book.unused() + kQuantum, kWindow);
-  for (int i = 0; i < 1000; ++i) {
-    book.on_unusable();  // however many: a quantum is granted
-  }
-  book.on_numbered(book.granted());
-  EXPECT_EQ(next_of(book), kQuantum);
 }
 
 TEST(CreditBook, NobodyCanClaimToHaveSentMoreThanWasGranted) {
@@ -288,87 +265,89 @@ TEST(LinkShare, IsForgottenWhenNothingTellsOfItAnyMore) {
 
 // ------------------------------------------------------------------ window
 
-constexpr base::Duration kBase = base::microseconds(20);
+constexpr base::Bytes kPacket = base::bytes(1000);
+constexpr WindowConfig kSmall{.initial = base::bytes(64'000),
+                              .most = base::bytes(1'000'000),
+                              .delay_target = base::microseconds(20)};
 
-CongestionConfig small_config() {
-  CongestionConfig config;
-  config.packet = base::bytes(1000);
-  config.window_initial = base::bytes(64'000);
-  config.window_max = base::bytes(1'000'000);
-  config.delay_target = base::microseconds(20);
-  return config;
+// Packets arrive that use all of the window.
+void arrive(ReceiveWindow& window, int packets, ReceiveWindow::Arrival arrival, double used = 1.0,
+            double bound = 0.0) {
+  arrival.bytes = kPacket.count();
+  for (int i = 0; i < packets; ++i) {
+    window.on_arrival(arrival,
+                      static_cast<std::int64_t>(used * static_cast<double>(window.bytes())), bound);
+  }
 }
 
-TEST(SpillwayControl, MarksWithoutDelayOnlySteer) {
-  const auto control = make_congestion_control(small_config());
-  const std::int64_t before = control->window().count();
-  FeedbackSample sample;
-  sample.round_trip = kBase;
-  sample.acked_bytes = 8000;
-  sample.acked_packets = 8;
-  sample.marked_packets = 8;
-  for (int i = 0; i < 100; ++i) {
-    sample.now = base::Instant(base::microseconds(100 + 10 * i));
-    control->on_feedback(sample);
-  }
-  EXPECT_EQ(control->window().count(), before);
+TEST(ReceiveWindow, GrowsWhileNothingWaits) {
+  ReceiveWindow window(kSmall, kPacket);
+  arrive(window, 64, {});
+  EXPECT_EQ(window.bytes(), 64'000 + 16'000 + 1000);
+  arrive(window, 100'000, {});
+  EXPECT_EQ(window.bytes(), 1'000'000);
 }
 
-// Credit ran out, or nothing was left to send: that little gets through says nothing about more.
-TEST(SpillwayControl, AWindowThatIsNotUsedDoesNotGrowAndIsCutToWhatIs) {
-  const CongestionConfig config = small_config();
-  const auto control = make_congestion_control(config);
-  FeedbackSample sample;
-  sample.round_trip = kBase;
-  sample.acked_bytes = 1000;
-  sample.acked_packets = 1;
-  sample.in_flight_bytes = config.window_initial.count() / 4;
-  for (int i = 0; i < 100; ++i) {
-    sample.now = base::Instant(base::microseconds(100 + 10 * i));
-    control->on_feedback(sample);
-  }
-  EXPECT_EQ(control->window(), config.window_initial);
-  sample.unusable_packets = 1;
-  control->on_feedback(sample);
-  EXPECT_LT(control->window().count(), sample.in_flight_bytes);
+TEST(ReceiveWindow, GrowsByAPacketWhileSomeWait) {
+  ReceiveWindow window(kSmall, kPacket);
+  arrive(window, 64, {.queued = kSmall.delay_target * 3});
+  EXPECT_EQ(window.bytes(), 65'000);
 }
 
-TEST(SpillwayControl, AdaptsQuicklyToAnIncast) {
-  CongestionConfig config = small_config();
-  config.window_initial = base::bytes(1'000'000);
-  const auto control = make_congestion_control(config);
-  // A hundredth of the window gets through per round trip, the queue is ten targets long.
-  FeedbackSample sample;
-  sample.round_trip = kBase;
-  sample.now = base::Instant(base::microseconds(100));
-  sample.acked_packets = 10;
-  sample.acked_bytes = 10'000;
-  sample.in_flight_bytes = config.window_initial.count();
-  control->on_feedback(sample);
-  sample.round_trip = kBase + config.delay_target * 10;
-  sample.marked_packets = 10;
-  for (int i = 0; i < 4; ++i) {
-    sample.now = sample.now + sample.round_trip;
-    control->on_feedback(sample);
-  }
-  EXPECT_LT(control->window().count(), 50'000);  // halving would need five round trips
+TEST(ReceiveWindow, MarksWithoutDelayOnlySteer) {
+  ReceiveWindow window(kSmall, kPacket);
+  arrive(window, 1000, {.marked = true});
+  EXPECT_EQ(window.bytes(), 64'000);
 }
 
-TEST(SpillwayControl, TrimsUpToTheTargetAreNoCongestion) {
-  CongestionConfig config = small_config();
-  config.trimmed_target = 0.2;
-  const auto control = make_congestion_control(config);
-  FeedbackSample sample;
-  sample.round_trip = kBase + config.delay_target * 20;
-  sample.acked_bytes = 10'000;
-  sample.acked_packets = 10;
-  sample.marked_packets = 10;
-  sample.trimmed_packets = 2;
-  for (int i = 0; i < 100; ++i) {
-    sample.now = base::Instant(base::microseconds(100 + 400 * i));
-    control->on_feedback(sample);
-  }
-  EXPECT_GE(control->window(), config.window_initial);
+TEST(ReceiveWindow, MarksWithDelayShrinkItByHowFarOffItIs) {
+  ReceiveWindow little(kSmall, kPacket);
+  ReceiveWindow much(kSmall, kPacket);
+  arrive(little, 64, {.queued = kSmall.delay_target * 5 / 4, .marked = true});
+  arrive(much, 64, {.queued = kSmall.delay_target * 10, .marked = true});
+  EXPECT_LT(little.bytes(), 64'000);
+  EXPECT_LT(much.bytes(), little.bytes());
+  EXPECT_GE(much.bytes(), 32'000);
+}
+
+// Nothing was left to send: that little waits says nothing about more.
+TEST(ReceiveWindow, DoesNotGrowUnused) {
+  ReceiveWindow window(kSmall, kPacket);
+  arrive(window, 1000, {}, /*used=*/0.4);
+  EXPECT_EQ(window.bytes(), 64'000);
+}
+
+TEST(ReceiveWindow, ShrinksByTheShareThatFoundNoRoom) {
+  ReceiveWindow window(kSmall, kPacket);
+  arrive(window, 12, {});
+  arrive(window, 4, {.unusable = true});  // a quarter of a round, a quarter of which is cut
+  EXPECT_EQ(window.bytes(), 48'000);
+  arrive(window, 100'000, {.unusable = true});
+  EXPECT_EQ(window.bytes(), 4 * kPacket.count()) << "enough to notice a loss";
+}
+
+TEST(ReceiveWindow, IsHalvedByLossBeyondTheBoundAlone) {
+  ReceiveWindow window(kSmall, kPacket);
+  window.on_lost(4);
+  arrive(window, 64, {}, 1.0, /*bound=*/0.2);
+  EXPECT_GT(window.bytes(), 64'000);
+  ReceiveWindow strict(kSmall, kPacket);
+  strict.on_lost(4);
+  arrive(strict, 16, {});
+  EXPECT_EQ(strict.bytes(), 32'000);
+}
+
+TEST(ReceiveWindow, BeginsWithWhatALongPathHolds) {
+  ReceiveWindow window(kSmall, kPacket);
+  window.learn(base::milliseconds(40), base::gigabits_per_second(1));
+  EXPECT_EQ(window.bytes(), 5'000'000);
+  arrive(window, 5000, {.queued = base::milliseconds(2), .marked = true});
+  EXPECT_GE(window.bytes(), 5'000'000) << "2 ms are little on this path";
+  ReceiveWindow shrunk(kSmall, kPacket);
+  arrive(shrunk, 16, {.unusable = true});
+  const std::int64_t before = shrunk.bytes();
+  shrunk.learn(base::milliseconds(40), base::gigabits_per_second(1));
+  EXPECT_EQ(shrunk.bytes(), before) << "the network has said less";
 }
 
 }  // namespace

@@ -13,11 +13,11 @@ constexpr double kLingerFactor = 2.0;
 // A sender that claims more transmissions of one message than this is not believed.
 constexpr std::uint32_t kMaxTransmissions = 1U << 30;
 
-// From what quick hosts need to what slow ones need, limited by the credit window.
+// From what quick hosts need to what slow ones need, limited by a peer's window.
 CreditPacer::Depths depths_of(const EndpointConfig& config) {
   constexpr base::Duration kLeast = base::microseconds(10);
   const base::Duration window =
-      transmission_time(config.exchange.credit_window, config.exchange.receive_rate);
+      transmission_time(config.exchange.window.initial, config.exchange.receive_rate);
   return {kLeast, std::max(kLeast, window)};
 }
 
@@ -168,25 +168,21 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
     ++core_.counters.contradicting;
     return;
   }
+  core_.senders += peer.intake.received() == core_.config.first_number ? 1 : 0;
   const bool is_first = peer.intake.add({.path = stamp.path,
                                          .number = stamp.number,
-                                         .bytes = arrival.sent_bytes,
                                          .timestamp_us = stamp.timestamp_us,
-                                         .marked = arrival.marked,
-                                         .trimmed = arrival.trimmed},
+                                         .marked = arrival.marked},
                                         now);
   core_.counters.repeated += is_first ? 0 : 1;
   core_.counters.marked += is_first && arrival.marked ? 1 : 0;
   core_.counters.trimmed += is_first && arrival.trimmed ? 1 : 0;
   peer.unreported += is_first ? 1 : 0;
   peer.book.on_numbered(peer.intake.sent());
-  if (is_first && !peer.is_stream) {
-    core_.link_share.add({.peer = peer.rank,
-                          .bytes = arrived_bytes(arrival),
-                          .transit_us = stamp_us(now) - stamp.timestamp_us},
-                         now);
-  }
   IncomingMessage* message = find(stamp.message, peer);
+  if (is_first && !peer.is_stream) {
+    watch_network(arrival, peer, message, now);
+  }
   EndedMessage* ended = message == nullptr ? ended_.find(stamp.message) : nullptr;
   if (ended != nullptr) {
     ++core_.counters.finished;
@@ -198,6 +194,9 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
     peer.sent_early = true;
     count_unexpected(stamp.message, peer);
     if (early_.is_on() && !core_.is_over(stamp.message, peer)) {
+      if (!early_.has(stamp.message)) {
+        report_unexpected(stamp.message, /*contradicts=*/false);
+      }
       early_.keep(arrival, now);
     }
     return;
@@ -215,13 +214,42 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
   take(*message, arrival, now);
 }
 
+// Learns from the packet about the links that it took.
+void Receiver::watch_network(const DataArrival& arrival, Peer& peer, const IncomingMessage* message,
+                             base::Instant now) {
+  const base::Duration queued =
+      core_.link_share.add({.peer = peer.rank,
+                            .bytes = arrived_bytes(arrival),
+                            .transit_us = stamp_us(now) - arrival.stamp.timestamp_us},
+                           now);
+  const std::uint64_t missing = peer.intake.sent() - peer.intake.received();
+  if (missing > peer.missing) {
+    peer.window.on_lost(missing - peer.missing);
+  }
+  peer.missing = missing;
+  const std::uint32_t bound_ppm = message == nullptr ? 0 : message->loss.loss_bound_ppm;
+  peer.window.on_arrival({.bytes = arrival.sent_bytes,
+                          .queued = queued,
+                          .marked = arrival.marked,
+                          .unusable = arrival.trimmed && message != nullptr && bound_ppm == 0},
+                         static_cast<std::int64_t>(peer.book.unused() * peer.packet_bytes),
+                         bound_ppm * 1e-6);
+}
+
 void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::Instant now) {
   Peer& peer = *message.peer;
   begin(message, now);
+  if (!arrival.stamp.requires_some && !message.important) {
+    message.important = 0;
+  }
   message.stall.restart();
   message.all_sent |= arrival.stamp.last;
   pacer_.on_arrival(arrival.trimmed);
-  adjust_credit_depth(message, arrival);
+  if (arrival.marked) {
+    pacer_.on_marked();
+  } else if (peer.book.unused() == 0 && peer.book.wanted() > 1) {
+    pacer_.on_starved();
+  }
   // A sink never sees a packet again that it has whole: a damaged copy cannot spoil it.
   const bool has_news = arrival.packet != nullptr && message.sink != nullptr &&
                         !message.ledger.is_whole(arrival.stamp.packet);
@@ -242,6 +270,7 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
         break;
       case PacketLedger::Entry::kTooFew:
         ++core_.counters.too_few_planes;
+        peer.intake.on_unusable(arrival.stamp.path, arrival.stamp.number);
         break;
       case PacketLedger::Entry::kNew:
       case PacketLedger::Entry::kImproved:
@@ -265,22 +294,6 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
   }
   peer.priority = message.priority;
   queue_for_credit(peer);
-}
-
-// Tells the pacer whether more credit would be used, or less would do.
-void Receiver::adjust_credit_depth(const IncomingMessage& message, const DataArrival& arrival) {
-  CreditBook& book = message.peer->book;
-  if (arrival.stamp.retransmit && !arrival.trimmed) {
-    book.on_repaired();
-  }
-  if (arrival.trimmed && message.loss.loss_bound_ppm == 0) {
-    book.on_unusable();
-    pacer_.on_unusable();
-  } else if (arrival.marked) {
-    pacer_.on_marked();
-  } else if (book.unused() == 0 && book.wanted() > 1) {
-    pacer_.on_starved();
-  }
 }
 
 // Behind the last packet, only packets that another path delays are still in flight. So the

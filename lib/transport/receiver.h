@@ -208,6 +208,10 @@ class EarlyArrivals {
   bool is_on() const { return max_bytes_ > 0; }
   void keep(const DataArrival& arrival, base::Instant now);
   void keep(const wire::ControlPacket& probe);
+  bool has(const wire::MessageId& id) const {
+    return std::any_of(messages_.begin(), messages_.end(),
+                       [&](const EarlyMessage& each) { return each.id == id; });
+  }
   // Removes and returns what was kept of a message.
   std::optional<EarlyMessage> take(const wire::MessageId& id);
   std::size_t kept_bytes() const { return kept_bytes_; }
@@ -272,6 +276,8 @@ class Receiver {
   base::Status check(const ReceiveOptions& options) const;
   IncomingMessage* find(const wire::MessageId& id, Peer& peer);
   void count_unexpected(const wire::MessageId& id, const Peer& peer);
+  void watch_network(const DataArrival& arrival, Peer& peer, const IncomingMessage* message,
+                     base::Instant now);
   void take(IncomingMessage& message, const DataArrival& arrival, base::Instant now);
   void begin(IncomingMessage& message, base::Instant now);
   void check_for_stall(IncomingMessage& message, std::uint32_t newly_sent, base::Instant now);
@@ -287,13 +293,13 @@ class Receiver {
   void take_early(const wire::MessageId& id, Peer& peer, base::Instant now);
   void queue_for_credit(Peer& peer);
   void queue_credit(Peer& peer);
-  void adjust_credit_depth(const IncomingMessage& message, const DataArrival& arrival);
   void queue_report(std::uint32_t slot);
   void queue_stop(std::uint32_t slot, base::Instant now);
   void arm(std::uint32_t slot, base::Instant due);
   void arm_pacer();
-  std::uint32_t standing_credit() const;
-  std::uint32_t grantable(const Peer& peer) const;
+  std::uint32_t standing_credit(const Peer& peer) const;
+  std::uint32_t grantable(Peer& peer) const;
+  base::Bytes in_round_trip(const Peer& peer) const;
 
   Core& core_;
   Table messages_;

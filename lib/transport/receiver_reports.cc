@@ -15,6 +15,8 @@ namespace {
 // How late a credit timer may be for its grants to be caught up on: more would be a burst that no
 // queue holds.
 constexpr base::Duration kMaxLateness = base::milliseconds(2);
+// Least standing credit of a peer, however many there are: a short message goes at once.
+constexpr base::Bytes kLeastStanding = base::bytes(8 * 1024);
 
 }  // namespace
 
@@ -97,26 +99,38 @@ bool Receiver::write_report(std::uint32_t slot, wire::ControlPacket& packet, bas
   return true;
 }
 
-// Room for early packets is limited: while it is filling, no standing credit is granted.
-std::uint32_t Receiver::standing_credit() const {
-  return early_.is_filling() ? 0 : packets_in(core_.config.exchange.unsolicited, core_.config);
+// The bytes that the link carries until credit comes back as packets. A peer that is only received
+// from, as in a ring, is assumed to be as far away as others are.
+base::Bytes Receiver::in_round_trip(const Peer& peer) const {
+  const RoundTrip& way = peer.round_trip.is_known() ? peer.round_trip : core_.round_trip;
+  return base::carried_in(way.least(), core_.config.exchange.receive_rate);
 }
 
-std::uint32_t Receiver::grantable(const Peer& peer) const {
-  const ExchangeConfig& exchange = core_.config.exchange;
-  // On a long path, at least what the link carries until credit comes back as packets. A peer that
-  // is only received from, as in a ring, is assumed to be as far away as others are.
-  const RoundTrip& way = peer.round_trip.is_known() ? peer.round_trip : core_.round_trip;
-  const base::Bytes under_way =
-      base::bytes(static_cast<std::int64_t>(static_cast<double>(exchange.receive_rate.count()) / 8 *
-                                            (static_cast<double>(way.usual().count()) / 1e9)));
-  const base::Bytes window = std::max(exchange.credit_window, under_way);
-  return peer.book.grantable(standing_credit(), packets_in(window, core_.config),
-                             exchange.report_packets);
+// Peers that begin to send all at once, without asking, fill the link and no more. Room for early
+// packets is limited: while it is filling, there is no such credit.
+std::uint32_t Receiver::standing_credit(const Peer& peer) const {
+  if (early_.is_filling()) {
+    return 0;
+  }
+  const base::Bytes together =
+      std::max(in_round_trip(peer) * 3 / 2, core_.config.exchange.unsolicited);
+  const auto senders = static_cast<std::int64_t>(std::max(core_.senders, 1U));
+  return packets_in(std::max(together / senders, kLeastStanding), core_.config);
+}
+
+std::uint32_t Receiver::grantable(Peer& peer) const {
+  if (!peer.knows_round_trip && core_.round_trip.is_known()) {
+    const RoundTrip& way = peer.round_trip.is_known() ? peer.round_trip : core_.round_trip;
+    peer.window.learn(way.least(), core_.config.exchange.receive_rate);
+    peer.knows_round_trip = true;
+  }
+  return peer.book.grantable(standing_credit(peer),
+                             packets_in(base::bytes(peer.window.bytes()), core_.config),
+                             core_.config.exchange.report_packets);
 }
 
 void Receiver::grant_all(Peer& peer) {
-  const std::uint32_t packets = peer.book.grantable(standing_credit(), UINT32_MAX, UINT32_MAX);
+  const std::uint32_t packets = peer.book.grantable(standing_credit(peer), UINT32_MAX, UINT32_MAX);
   if (packets > 0) {
     peer.book.grant(packets);
     queue_credit(peer);

@@ -14,13 +14,11 @@ namespace {
 constexpr double kRareLoss = 0.001;
 // Waits are learned up to here: a longer one means a stall and says nothing about the next time.
 constexpr base::Duration kLongestTurn = base::milliseconds(20);
-// While the window is full, one in so many packets asks for a report.
+// Without credit, one in so many packets asks for a report.
 constexpr std::uint32_t kPacketsPerAsking = 4;
 // The lost share is averaged over this many packets.
 constexpr double kLossMemory = 256.0;
-// Losses below this share never count as congestion, however tight the bound: links have them.
-constexpr double kHarmlessLoss = 0.01;
-// After so many probes of a message, its retransmissions no longer go before newer messages.
+// After so many probes of a message, its repairs no longer go before newer messages.
 constexpr std::uint32_t kUrgentRepairs = 4;
 // Data in flight for this many times the usual wait is lost.
 constexpr int kExpiryWaits = 2;
@@ -104,6 +102,7 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
   message.id = options.id;
   message.slot = slot;
   message.queue_number = ++queue_numbers_;
+  message.serial = static_cast<std::uint8_t>(queue_numbers_);
   message.peer = &peer;
   message.packets = options.packets;
   message.packet_bytes = options.packet_bytes;
@@ -122,9 +121,18 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
   }
   core_.await(peer, now);
   ++peer.outgoing;
-  queue_probe(slot);  // announces the message
+  peer.unsent += message.packets;
+  if (needs_announcement(message)) {
+    queue_probe(slot);
+  }
   enqueue(message);
   probe_after(slot, message.probe_wait, now);
+}
+
+// Data announces a message by itself. But the receiver must learn how many packets are required,
+// and of messages for which it has to grant credit.
+bool Sender::needs_announcement(const OutgoingMessage& message) const {
+  return message.important > 0 || message.peer->balance.unused() < message.peer->unsent;
 }
 
 std::uint32_t Sender::find(const wire::ControlPacket& packet) const {
@@ -191,14 +199,12 @@ void Sender::on_timer(std::uint32_t slot, base::Instant now) {
     return;
   }
   Peer& peer = *message.peer;
-  // Silence: data in flight for so long will not arrive, and must not fill the window for ever.
-  FeedbackSample sample{.now = now};
+  // Silence: data in flight for so long will not arrive.
+  PathNews news;
   if (!peer.is_stream) {
-    peer.paths.expire(now - report_timeout(peer) * kExpiryWaits, now, sample);
+    peer.paths.expire(now - report_timeout(peer) * kExpiryWaits, now, news);
   }
-  if (sample.lost_packets > 0) {
-    update_congestion(sample, peer);
-  }
+  take_losses(news, peer);
   if (now - peer.last_sent >= report_timeout(peer)) {
     peer.balance.on_silence();
     peer.has_asked_for_credit = true;
@@ -235,7 +241,7 @@ void Sender::on_stop(const wire::ControlPacket& packet, base::Instant now) {
     return;
   }
   const OutgoingMessage& message = messages_[slot];
-  if (message.all_sent() && message.retransmits.empty()) {
+  if (message.all_sent() && message.repaired.empty()) {
     message.peer->end_wait.add(std::min(now - message.last_sent, kLongestTurn));
   }
   finish(slot, packet.stop.outcome, std::min(packet.stop.delivered, message.packets));
@@ -257,23 +263,19 @@ void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
     message.stall.restart();
   }
   if (message.next_position == message.packets) {
-    plan_retransmits(message, packet);
+    message.on_bitmap(packet, now - message.peer->round_trip.timeout());
+    // It may have been in line with repairs that are forgiven now.
+    if (message.state == OutgoingState::kQueued && !message.may_go()) {
+      scheduler_.leave(message);
+    }
+    // A message that cannot be repaired must not hold up the others for ever.
+    if (message.generation >= kUrgentRepairs && message.state == OutgoingState::kWaiting) {
+      message.queue_number = ++queue_numbers_;
+    }
     message.probe_wait = report_timeout(*message.peer);
     probe_after(slot, message.probe_wait, now);
   }
   enqueue(message);
-}
-
-// A message that cannot be repaired must not hold up the others for ever.
-void Sender::plan_retransmits(OutgoingMessage& message, const wire::ControlPacket& bitmap) {
-  message.plan_retransmits(bitmap);
-  // It may have been in line with retransmissions that are forgiven now.
-  if (message.state == OutgoingState::kQueued && !message.may_go()) {
-    scheduler_.leave(message);
-  }
-  if (message.generation >= kUrgentRepairs && message.state == OutgoingState::kWaiting) {
-    message.queue_number = ++queue_numbers_;
-  }
 }
 
 void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
@@ -330,60 +332,55 @@ void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
   if (core_.config.limits.early_bytes == 0) {
     // The receiver dropped all that was sent so far, so all of it waits until the receiver is
     // ready.
+    message.peer->unsent += message.next_position;
     message.start_over();
   }
   probe_after(slot, message.probe_wait, now);
 }
 
 bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
-  FeedbackSample sample{.now = now};
+  PathNews news;
   for (std::size_t i = 0; i < packet.credit.path_count; ++i) {
-    if (!peer.paths.on_report(packet.credit.paths[i], now, sample)) {
+    if (!peer.paths.on_report(packet.credit.paths[i], now, news)) {
       ++core_.counters.contradicting;
     }
   }
   if (peer.round_trip.is_known() && !peer.is_stream) {
-    peer.paths.expire(now - report_timeout(peer) * kExpiryWaits, now, sample);
+    peer.paths.expire(now - report_timeout(peer) * kExpiryWaits, now, news);
   }
-  if (sample.acked_packets + sample.lost_packets == 0) {
-    return false;
+  if (news.round_trip > base::Duration()) {
+    peer.round_trip.add(news.round_trip);
+    core_.round_trip.add(news.round_trip);
   }
-  if (sample.round_trip > base::Duration()) {
-    peer.round_trip.add(sample.round_trip);
-    core_.round_trip.add(sample.round_trip);
-  }
-  update_congestion(sample, peer);
-  // Packets at least half as long on average: short ones say nothing about what long ones meet.
-  if (sample.acked_packets > 0 &&
-      sample.acked_bytes * 2 >= std::int64_t{sample.acked_packets} * peer.longest_packet) {
+  take_losses(news, peer);
+  repair_gaps(news);
+  // Short packets say nothing about what long ones meet.
+  if (news.packets > 0 && news.longest * 2 >= peer.longest_packet) {
     peer.carried = now;
   }
-  return sample.acked_packets > 0;
+  return news.packets > 0;
 }
 
-void Sender::update_congestion(const FeedbackSample& sample, Peer& peer) {
-  FeedbackSample told = sample;
-  if (!peer.line.empty() && peer.balance.has_credit()) {
-    peer.hosts.on_acknowledged(sample.acked_bytes);
+void Sender::take_losses(const PathNews& news, Peer& peer) {
+  const double packets = news.packets + news.lost;
+  if (packets == 0) {
+    return;
   }
-  const double share = 1.0 / kLossMemory;
-  const double packets = sample.acked_packets + sample.lost_packets;
-  peer.lost_share += std::min(1.0, packets * share) *
-                     (sample.lost_packets / std::max(packets, 1.0) - peer.lost_share);
-  const double bound = std::max(peer.loss_bound_ppm * 1e-6, kHarmlessLoss);
-  told.over_budget = sample.lost_packets > 0 && peer.lost_share > bound;
-  told.in_flight_bytes = peer.paths.in_flight_bytes() + sample.acked_bytes;
-  told.unusable_packets = peer.loss_bound_ppm == 0 ? sample.trimmed_packets : 0;
-  peer.hosts.on_unusable(told.unusable_packets / std::max(packets, 1.0));
+  peer.lost_share += std::min(1.0, packets / kLossMemory) * (news.lost / packets - peer.lost_share);
   const std::uint64_t retired_before = peer.retirements_seen;
   peer.retirements_seen = peer.paths.retirements();
   core_.counters.paths_retired += peer.retirements_seen - retired_before;
-  if (sample.acked_packets == 0) {
-    peer.control->on_silence(sample.now);
-  } else {
-    peer.control->on_feedback(told);
+}
+
+void Sender::repair_gaps(const PathNews& news) {
+  for (const SentPacket& gap : news.gaps) {
+    if (!messages_.is_live(gap.slot) || messages_[gap.slot].serial != gap.serial ||
+        gap.packet >= messages_[gap.slot].packets) {
+      continue;  // its message is over
+    }
+    messages_[gap.slot].on_gap(gap.packet);
+    enqueue(messages_[gap.slot]);
   }
-  peer.window_bytes = peer.control->window().count();
 }
 
 bool Sender::poll_data(base::Instant now, Transmission& out) {
@@ -400,12 +397,18 @@ void Sender::transmit(Peer& peer, OutgoingMessage& message, base::Instant now, T
     peer.path = peer.paths.choose(now);
     peer.burst_left = core_.config.exchange.burst_packets;
   }
-  message.take_next(out.data);
+  message.take_next(out.data, now);
+  peer.unsent -= out.data.retransmit ? 0 : 1;
   out.data.job = core_.config.job;
   out.data.epoch = core_.config.epoch;
   out.data.destination = peer.rank;
   out.data.path = peer.path;
-  out.data.number = peer.paths.on_sent(peer.path, message.packet_bytes);
+  out.data.number =
+      peer.paths.on_sent(peer.path, {.slot = message.slot,
+                                     .packet = out.data.packet,
+                                     .bytes = static_cast<std::uint16_t>(message.packet_bytes),
+                                     .priority = message.priority,
+                                     .serial = message.serial});
   out.data.timestamp_us = stamp_us(now);
   peer.balance.on_sent();
   peer.has_asked_for_credit = false;
@@ -419,8 +422,6 @@ void Sender::transmit(Peer& peer, OutgoingMessage& message, base::Instant now, T
                .ecn = message.loss.loss_bound_ppm == 0
                           ? static_cast<std::uint8_t>(SPILLWAY_ECN_ECT0)
                           : spillway_ecn_of_importance(out.data.importance)};
-  peer.loss_bound_ppm = message.loss.loss_bound_ppm;
-  peer.hosts.on_sent();
   message.stall.on_sent(1, now, peer.carried);
   ++core_.counters.data_sent;
   core_.counters.data_resent += out.data.retransmit ? 1 : 0;
@@ -502,6 +503,7 @@ void Sender::drop(std::uint32_t slot) {
   OutgoingMessage& message = messages_[slot];
   Peer& peer = *message.peer;
   --peer.outgoing;
+  peer.unsent -= message.packets - message.next_position;
   if (message.state == OutgoingState::kQueued) {
     scheduler_.leave(message);
   }
@@ -531,7 +533,7 @@ Holdup Sender::holdup() {
   messages_.for_each([&](std::uint32_t slot) {
     const OutgoingMessage& message = messages_[slot];
     const bool is_in_line = message.state == OutgoingState::kQueued;
-    const Holdup own = is_in_line && message.peer->balance.has_credit() ? Holdup::kWindow
+    const Holdup own = is_in_line && message.peer->balance.has_credit() ? Holdup::kStream
                        : is_in_line                                     ? Holdup::kCredit
                        : message.is_paused                              ? Holdup::kReceiver
                                                                         : Holdup::kReport;
@@ -546,53 +548,80 @@ std::size_t Sender::memory_bytes() {
   return bytes;
 }
 
-void OutgoingMessage::take_next(wire::DataStamp& stamp) {
+void OutgoingMessage::take_next(wire::DataStamp& stamp, base::Instant now) {
   SPILLWAY_CHECK(has_packet());
   stamp.message = id;
   stamp.priority = priority;
-  stamp.retransmit = next_position == packets;
-  const std::uint32_t packet =
-      stamp.retransmit ? retransmits[next_retransmit++] : order.packet_at(next_position++);
-  stamp.packet = static_cast<std::uint16_t>(packet);
-  stamp.importance = importance_of(packet);
+  stamp.retransmit = !repairs.empty();
+  if (stamp.retransmit) {
+    stamp.packet = repairs.front();
+    repairs.pop_front();
+    repaired[stamp.packet] = now;
+  } else {
+    stamp.packet = static_cast<std::uint16_t>(order.packet_at(next_position++));
+  }
+  stamp.importance = importance_of(stamp.packet);
+  stamp.requires_some = important > 0;
   stamp.last = all_sent();
   ++transmitted;
 }
 
-void OutgoingMessage::plan_retransmits(const wire::ControlPacket& packet) {
-  const wire::BitmapRange& range = packet.bitmap.range;
-  if (retransmit_generation != packet.generation) {
-    retransmit_generation = packet.generation;
-    retransmits.clear();
-    next_retransmit = 0;
-    const std::uint32_t unforgiven =
-        packet.bitmap.missing - std::min(packet.bitmap.missing, packet.bitmap.allowed);
-    // A few more than needed: some retransmissions will be lost as well.
-    retransmit_quota = unforgiven == 0 ? 0 : unforgiven + unforgiven / 8 + 1;
+void OutgoingMessage::repair(std::uint16_t packet) {
+  repairs.push_back(packet);
+  repaired[packet] = kNever;
+}
+
+// Packets within the budget may stay missing; which ones does not matter, unless they are required.
+void OutgoingMessage::on_gap(std::uint16_t packet) {
+  const auto found = repaired.find(packet);
+  if (found != repaired.end() && found->second == kNever) {
+    return;  // it is to be sent again anyway
   }
-  const auto added_begin = static_cast<std::ptrdiff_t>(retransmits.size());
+  if (++gaps > loss.allowed_missing(packets) ||
+      importance_of(packet) == SPILLWAY_IMPORTANCE_REQUIRED) {
+    repair(packet);
+  }
+}
+
+void OutgoingMessage::on_bitmap(const wire::ControlPacket& bitmap, base::Instant seen_before) {
+  const wire::BitmapRange& range = bitmap.bitmap.range;
+  if (bitmap_generation != bitmap.generation) {
+    bitmap_generation = bitmap.generation;
+    for (const std::uint16_t packet : repairs) {
+      repaired.erase(packet);  // if it is still missing, this says so
+    }
+    repairs.clear();
+    const std::uint32_t unforgiven =
+        bitmap.bitmap.missing - std::min(bitmap.bitmap.missing, bitmap.bitmap.allowed);
+    // A few more than needed: some repairs will be lost as well.
+    bitmap_quota = unforgiven == 0 ? 0 : unforgiven + unforgiven / 8 + 1;
+  }
+  std::vector<std::uint16_t> missing;
   const std::uint32_t end = std::min(range.first + range.count, packets);
-  // A receiver that sends ranges twice cannot make the list longer than the message.
-  for (std::uint32_t index = range.first; index < end && retransmits.size() < packets; ++index) {
+  for (std::uint32_t index = range.first; index < end; ++index) {
     if (!range.delivered(index)) {
-      retransmits.push_back(static_cast<std::uint16_t>(index));
+      missing.push_back(static_cast<std::uint16_t>(index));
     }
   }
-  // The most important first; only they are retransmitted beyond the quota.
-  std::stable_sort(
-      retransmits.begin() + added_begin, retransmits.end(),
-      [this](std::uint16_t a, std::uint16_t b) { return importance_of(a) > importance_of(b); });
-  std::size_t kept = static_cast<std::size_t>(added_begin);
-  while (kept < retransmits.size() && (retransmit_quota > 0 || importance_of(retransmits[kept]) ==
-                                                                   SPILLWAY_IMPORTANCE_REQUIRED)) {
-    retransmit_quota -= retransmit_quota > 0 ? 1 : 0;
-    ++kept;
+  // The most important first; only they are sent again beyond the quota.
+  std::stable_sort(missing.begin(), missing.end(), [this](std::uint16_t a, std::uint16_t b) {
+    return importance_of(a) > importance_of(b);
+  });
+  for (const std::uint16_t packet : missing) {
+    if (bitmap_quota == 0 && importance_of(packet) != SPILLWAY_IMPORTANCE_REQUIRED) {
+      break;
+    }
+    bitmap_quota -= bitmap_quota > 0 ? 1 : 0;
+    const auto found = repaired.find(packet);
+    if (found == repaired.end() || found->second <= seen_before) {
+      repair(packet);
+    }
   }
-  retransmits.resize(kept);
 }
 
 std::size_t OutgoingMessage::memory_bytes() const {
-  return packet_importance.capacity() + retransmits.capacity() * sizeof(std::uint16_t);
+  return packet_importance.capacity() + repairs.size() * sizeof(repairs[0]) +
+         repaired.size() * sizeof(*repaired.begin());
 }
 
 }  // namespace spillway::transport

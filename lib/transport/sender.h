@@ -12,6 +12,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -66,8 +68,9 @@ constexpr bool may_follow(OutgoingState from, OutgoingState to) {
 // A message under way to a peer: whether it may go, which packet goes next, what must be
 // retransmitted.
 //
-// A message is sent once through in SendOrder (the first pass). After that only packets that the
-// receiver reported missing and the budget does not forgive are retransmitted, round by round.
+// A message is sent once through in SendOrder (the first pass). Packets that turn out to be missing
+// and that the budget does not forgive go first: those that a report of their path names, and after
+// the first pass those that a BITMAP names.
 struct OutgoingMessage {
   // Fields that every packet needs, kept together.
   Peer* peer = nullptr;
@@ -78,8 +81,8 @@ struct OutgoingMessage {
   std::uint32_t packets = 0;
   std::uint32_t packet_bytes = 0;
   std::uint32_t next_position = 0;  // position in the first pass
-  std::uint32_t next_retransmit = 0;
   std::uint32_t transmitted = 0;
+  std::uint8_t serial = 0;  // see SentPacket
   LossPolicy loss;
   std::uint8_t priority = 0;
   std::uint8_t importance = 0;
@@ -93,17 +96,18 @@ struct OutgoingMessage {
   SendOrder order;
   std::vector<std::uint8_t> packet_importance;  // empty: `importance` for all
 
-  std::vector<std::uint16_t> retransmits;
-  std::uint32_t retransmit_generation = 0;   // of the probe whose answers filled `retransmits`
-  std::uint32_t retransmit_quota = 0;        // unimportant packets that round may still add
-  std::uint32_t important = 0;               // packets that must arrive
-  std::uint32_t generation = 0;              // of the latest probe
-  std::uint32_t least_missing = UINT32_MAX;  // fewest packets missing that BITMAPs told of
+  std::deque<std::uint16_t> repairs;  // to be sent again
+  // When each packet that had to be repaired was sent again last; kNever: it is in `repairs`.
+  std::map<std::uint16_t, base::Instant> repaired;
+  std::uint32_t gaps = 0;                        // packets that reports of paths named
+  std::uint32_t bitmap_generation = UINT32_MAX;  // of the probe whose BITMAPs are taken in
+  std::uint32_t bitmap_quota = 0;                // unimportant packets that these may still add
+  std::uint32_t important = 0;                   // packets that must arrive
+  std::uint32_t generation = 0;                  // of the latest probe
+  std::uint32_t least_missing = UINT32_MAX;      // fewest packets missing that BITMAPs told of
   StallWatch stall;
 
-  bool has_packet() const {
-    return next_position < packets || next_retransmit < retransmits.size();
-  }
+  bool has_packet() const { return next_position < packets || !repairs.empty(); }
   bool all_sent() const { return !has_packet(); }
   // True if the message and its receiver let it go, whatever the peer's credit and window.
   bool may_go() const { return has_packet() && !is_paused; }
@@ -115,25 +119,31 @@ struct OutgoingMessage {
   // Goes back to the first packet, as if none had been sent.
   void start_over() {
     next_position = 0;
-    next_retransmit = 0;
-    retransmits.clear();
+    gaps = 0;
+    repairs.clear();
+    repaired.clear();
     order = SendOrder(packets);
   }
 
   // Fills in the stamp of the next packet, and moves on; has_packet() must hold.
-  void take_next(wire::DataStamp& stamp);
+  void take_next(wire::DataStamp& stamp, base::Instant now);
 
-  // Takes in a BITMAP that answers the latest probe, or follows it unasked: adds to `retransmits`
-  // what must be retransmitted.
-  void plan_retransmits(const wire::ControlPacket& bitmap);
+  // A report of its path named this packet.
+  void on_gap(std::uint16_t packet);
+  // Takes in a BITMAP that answers the latest probe, or follows it unasked. Packets sent again
+  // after `seen_before` may be on their way.
+  void on_bitmap(const wire::ControlPacket& bitmap, base::Instant seen_before);
 
   std::size_t memory_bytes() const;
+
+ private:
+  void repair(std::uint16_t packet);
 };
 
 // Decides which message sends next. Each peer has a line of messages with packets for it: the most
 // urgent first, among equals the oldest. They go one after the other, so that early messages arrive
 // early and work that waits for them can go on. Peers whose first messages are equally urgent take
-// turns, burst by burst. A peer that may not be sent to (no credit, or its window is full) is
+// turns, burst by burst. A peer that may not be sent to (no credit, or its stream is full) is
 // skipped until that changes.
 //
 // State of a peer (Turn):
@@ -297,16 +307,17 @@ class Sender {
   std::uint32_t find(const wire::ControlPacket& packet) const;
   base::Status check(const SendOptions& options) const;
   void enqueue(OutgoingMessage& message);
-  void plan_retransmits(OutgoingMessage& message, const wire::ControlPacket& bitmap);
   bool waits_for_its_turn(const OutgoingMessage& message) const;
   void queue_probe(std::uint32_t slot);
   void probe_after(std::uint32_t slot, base::Duration wait, base::Instant now);
   base::Duration report_timeout(const Peer& peer) const;
   // True if packets came that were not reported before.
   bool take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
-  void update_congestion(const FeedbackSample& sample, Peer& peer);
+  void take_losses(const PathNews& news, Peer& peer);
+  void repair_gaps(const PathNews& news);
   void begin(std::uint32_t slot, Peer& peer, const SendOptions& options, base::Instant now);
   void transmit(Peer& peer, OutgoingMessage& message, base::Instant now, Transmission& out);
+  bool needs_announcement(const OutgoingMessage& message) const;
   bool asks_for_report(const OutgoingMessage& message);
   void expect_report(OutgoingMessage& message, base::Instant now);
   void check_for_stall(OutgoingMessage& message, base::Instant now);

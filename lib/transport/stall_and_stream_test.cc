@@ -199,30 +199,6 @@ void use_streams(Exchange& net, std::uint16_t ranks) {
   }
 }
 
-std::uint32_t data_at_once(Endpoint& endpoint, base::Instant now, std::uint16_t to) {
-  std::uint32_t packets = 0;
-  Transmission out;
-  while (endpoint.poll_transmit(now, out)) {
-    packets += !out.route.is_control && out.route.peer == to ? 1 : 0;
-  }
-  return packets;
-}
-
-TEST(StreamPeer, NoWindowHoldsItsPacketsBack) {
-  EndpointConfig config;
-  config.exchange.unsolicited = base::bytes(10'000'000);
-  config.congestion.window_initial = base::bytes(20'000);
-  for (const bool is_stream : {false, true}) {
-    Exchange net(2, config);
-    if (is_stream) {
-      use_streams(net, 2);
-    }
-    ASSERT_TRUE(net.start(net.send_options(5000, 0, 1)).ok());
-    const std::uint32_t sent = data_at_once(net[0], net.now(), 1);
-    EXPECT_EQ(sent == 5000U, is_stream) << sent;
-  }
-}
-
 TEST(StreamPeer, CreditIsForAllOfAMessage) {
   Exchange net(2);
   use_streams(net, 2);
@@ -237,7 +213,7 @@ TEST(StreamPeer, CreditIsForAllOfAMessage) {
   };
   ASSERT_TRUE(net.start(net.send_options(5000, 0, 1)).ok());
   net.run();
-  EXPECT_LE(credits, 2U);  // and standing credit for the next message
+  EXPECT_LE(credits, 3U);  // and standing credit for the next message
   EXPECT_GE(most, 5000U);
   ASSERT_EQ(net.sent(0).size(), 1U);
   EXPECT_EQ(net.sent(0)[0].transmitted, 5000U);

@@ -45,9 +45,9 @@
 #include <set>
 #include <vector>
 
-#include "transport/congestion_control.h"
 #include "transport/core.h"
 #include "transport/message.h"
+#include "transport/round_trip.h"
 #include "wire/sum_datagram.h"
 
 namespace spillway::transport {

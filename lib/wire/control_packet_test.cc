@@ -46,8 +46,8 @@ ControlPacket sample(ControlType type) {
   packet.credit.granted = 512;
   packet.credit.answer = true;
   packet.credit.path_count = 2;
-  packet.credit.paths[0] = {1, {}, 15, 100, 140000, 3, 2, 55, 7};
-  packet.credit.paths[1] = {2, {}, 16, 101, 150000, 4, 1, 56, 8};
+  packet.credit.paths[0] = {1, {}, 15, 100, 3, ~2ULL, 55, 7};
+  packet.credit.paths[1] = {2, {}, 16, 101, 4, ~0ULL, 56, 8};
   packet.leave = {.culprit = 3, .cause = FailureCause::kMismatch};
   if (type == ControlType::kLeave) {  // shares memory with the bitmap
     packet.mismatch.operation = kRange + 77;

@@ -96,7 +96,8 @@ void write_data_header(const DataHeader& header, base::MutableByteView out) {
   raw.common.flags = static_cast<__u8>((header.encrypted ? SPILLWAY_FLAG_ENCRYPTED : 0) |
                                        (header.stamp.last ? SPILLWAY_FLAG_LAST : 0) |
                                        (header.stamp.retransmit ? SPILLWAY_FLAG_RETRANSMIT : 0) |
-                                       (header.stamp.report ? SPILLWAY_FLAG_REPORT : 0));
+                                       (header.stamp.report ? SPILLWAY_FLAG_REPORT : 0) |
+                                       (header.stamp.requires_some ? SPILLWAY_FLAG_REQUIRES : 0));
   raw.common.job = header.stamp.job;
   raw.common.epoch = static_cast<__u16>(header.stamp.epoch);
   raw.common.source = header.stamp.message.source;
@@ -153,6 +154,7 @@ PacketFault read_data_header(base::ByteView packet, DataHeader& header) {
   header.stamp.last = (raw.common.flags & SPILLWAY_FLAG_LAST) != 0;
   header.stamp.retransmit = (raw.common.flags & SPILLWAY_FLAG_RETRANSMIT) != 0;
   header.stamp.report = (raw.common.flags & SPILLWAY_FLAG_REPORT) != 0;
+  header.stamp.requires_some = (raw.common.flags & SPILLWAY_FLAG_REQUIRES) != 0;
   header.stamp.priority = spillway_priority_of(raw.common.service);
   header.stamp.importance = spillway_importance_of(raw.common.service);
   header.stamp.path = raw.common.path;

@@ -93,9 +93,11 @@ struct DataStamp {
   std::uint8_t path = 0;
   std::uint8_t priority = 0;    // 0..7, higher is more urgent (time)
   std::uint8_t importance = 0;  // 0..7, higher must not be lost (loss)
-  bool last = false;            // the sender has nothing further queued now
-  bool retransmit = false;
-  bool report = false;  // the sender waits for a report
+  // Bits, so that a packet of the simulator fills two cache lines.
+  bool last : 1 = false;  // the sender has nothing further queued now
+  bool retransmit : 1 = false;
+  bool report : 1 = false;         // the sender waits for a report
+  bool requires_some : 1 = false;  // a PROBE says how many packets of the message must arrive
 
   PacketName name() const { return {number, path, PacketName::Kind::kData}; }
 };

@@ -125,7 +125,7 @@ TEST(DataHeader, RefusesEveryFieldOutsideItsRange) {
     return read_data_header(packet, header);
   };
   EXPECT_EQ(fault_with(0, 0x11), PacketFault::kVersion);
-  EXPECT_EQ(fault_with(0, 0x22), PacketFault::kType);
+  EXPECT_EQ(fault_with(0, 0x32), PacketFault::kType);
   EXPECT_EQ(fault_with(1, 0x80), PacketFault::kField);   // unknown flag
   EXPECT_EQ(fault_with(32, 0x3D), PacketFault::kField);  // unknown codec
   EXPECT_EQ(fault_with(32, 0x2D), PacketFault::kField);  // bytes have no scale

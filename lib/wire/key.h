@@ -145,14 +145,14 @@ enum class KeyLabel : std::uint8_t {
 // The text of each KeyLabel, which is part of the protocol. No two texts are equal, and none begins
 // with another.
 inline constexpr std::array<std::string_view, 20> kKeyLabels = {
-    "spillway packets v2: epoch, from, to",
+    "spillway packets v3: epoch, from, to",
     "spillway sums v1: parts",
     "spillway sums v1: results",
     "spillway job v2",
     "spillway membership v1",
     "spillway job ticket v1",
-    "spillway epoch v2: nonce, epoch, channel, members",
-    "spillway packets v2: secret",
+    "spillway epoch v3: nonce, epoch, channel, members",
+    "spillway packets v3: secret",
     "spillway packets of one message",
     "spillway run key v2",
     "spillway rendezvous v2 secret",

@@ -35,7 +35,7 @@
 #define SPILLWAY_CONSTEXPR static inline
 #endif
 
-#define SPILLWAY_WIRE_VERSION 2
+#define SPILLWAY_WIRE_VERSION 3
 
 /* Packet types. All but data and sums are control packets. */
 #define SPILLWAY_TYPE_DATA 1
@@ -47,12 +47,14 @@
 #define SPILLWAY_TYPE_LEAVE 7  /* any rank: has left; why, and which rank caused it */
 #define SPILLWAY_TYPE_SUM 8    /* numbers that switches may add: wire/sum_packet.h */
 
-/* Flags. All other bits are zero in version 2; readers refuse packets that set them. */
+/* Flags. All other bits are zero in version 3; readers refuse packets that set them. */
 #define SPILLWAY_FLAG_ENCRYPTED 0x01  /* scale and planes are encrypted */
 #define SPILLWAY_FLAG_LAST 0x02       /* last packet of its message */
 #define SPILLWAY_FLAG_RETRANSMIT 0x04 /* sent before */
 #define SPILLWAY_FLAG_REPORT 0x08     /* the sender waits for a report: send one at once */
-#define SPILLWAY_FLAGS_KNOWN 0x0F
+#define SPILLWAY_FLAG_REQUIRES \
+  0x10 /* some packets of its message must arrive: a PROBE says how many */
+#define SPILLWAY_FLAGS_KNOWN 0x1F
 
 /* Codecs: bit planes of rotated coordinates, or unchanged bytes. A packet of bytes has row,
  * slot, rotations and scale zero, and is usable only as a whole. */
@@ -150,9 +152,8 @@ struct spillway_path_report {
   __u8 reserved[3];
   __u32 hold_us; /* from the latest packet's arrival to this report; all ones: at least that */
   __u32 packets;
-  __u32 bytes; /* as sent, before any trim */
   __u32 marked;
-  __u32 trimmed;
+  __u64 usable;      /* bit i: packet echo_number - i arrived and is of use */
   __u32 echo_us;     /* timestamp of the latest packet */
   __u32 echo_number; /* number of the latest packet */
 } __attribute__((packed));

@@ -101,14 +101,12 @@ std::vector<KeyReader> tcp_keys(TcpConfig& tcp) {
           {"tcp-window-max", to_bytes(tcp.window_max)}};
 }
 
-// The target share of trims applies to credit and window alike.
 ValueReader to_trimmed_target(SpillwayOptions& options) {
   return [&options](std::string_view text) -> base::Status {
     double share = 0.0;
     base::Status status = to_fraction(share)(text);
     if (status.ok()) {
       options.exchange.trimmed_target = share;
-      options.congestion.trimmed_target = share;
     }
     return status;
   };
@@ -116,7 +114,6 @@ ValueReader to_trimmed_target(SpillwayOptions& options) {
 
 std::vector<KeyReader> spillway_keys(SpillwayOptions& options) {
   transport::ExchangeConfig& exchange = options.exchange;
-  transport::CongestionConfig& congestion = options.congestion;
   return {{"packet", to_number(options.packet_bytes, 128, SPILLWAY_MAX_PACKET)},
           {"precision", to_number(options.precision, 1, SPILLWAY_MAX_PLANES)},
           {"checks", to_choice<wire::Protection>(options.protection,
@@ -130,18 +127,13 @@ std::vector<KeyReader> spillway_keys(SpillwayOptions& options) {
           {"burst", to_number(exchange.burst_packets, 1)},
           {"report", to_number(exchange.report_packets, 1)},
           {"unsolicited", to_bytes(exchange.unsolicited)},
-          {"credit-window", to_bytes(exchange.credit_window)},
           {"trimmed-target", to_trimmed_target(options)},
           {"probe-min", to_duration(exchange.probe_min)},
           {"probe-max", to_duration(exchange.probe_max)},
           {"peer-timeout", to_duration(exchange.peer_timeout)},
-          {"controller",
-           to_choice<WindowControl>(options.controller, {{"spillway", WindowControl::kSpillway},
-                                                         {"dctcp", WindowControl::kDctcp},
-                                                         {"timely", WindowControl::kTimely}})},
-          {"window-initial", to_bytes(congestion.window_initial)},
-          {"window-max", to_bytes(congestion.window_max)},
-          {"delay-target", to_duration(congestion.delay_target)}};
+          {"window-initial", to_bytes(exchange.window.initial)},
+          {"window-max", to_bytes(exchange.window.most)},
+          {"delay-target", to_duration(exchange.window.delay_target)}};
 }
 
 base::Status read_with(std::vector<KeyReader> own, const Directive& directive, Job& job) {

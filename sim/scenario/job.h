@@ -61,10 +61,6 @@ struct TcpConfig {
 enum class Protocol : std::uint8_t { kSpillway, kDctcp, kNewReno };
 std::string_view protocol_name(Protocol protocol);
 
-// The control of the data in flight to a host: our own control or a rival's
-// (sim/stacks/rival_controls.h).
-enum class WindowControl : std::uint8_t { kSpillway, kDctcp, kTimely };
-
 struct SpillwayOptions {
   std::uint32_t packet_bytes = 1472;                      // UDP payload of a full packet
   std::uint8_t precision = 16;                            // bits per value of a whole packet
@@ -75,8 +71,6 @@ struct SpillwayOptions {
   std::optional<base::Duration> deadline;     // per flow
   transport::EndpointLimits limits;
   transport::ExchangeConfig exchange;
-  transport::CongestionConfig congestion;
-  WindowControl controller = WindowControl::kSpillway;
 };
 
 struct Job {

@@ -80,7 +80,7 @@ TEST(Scenario, EveryDirectiveIsRead) {
 
 TEST(Scenario, SpillwaySettingsReachTheirPlaces) {
   const Scenario scenario = parsed(
-      "job protocol=spillway loss-bound=2% min-planes=3 packet=1400 paths=16 controller=timely "
+      "job protocol=spillway loss-bound=2% min-planes=3 packet=1400 paths=16 window-max=1m "
       "trimmed-target=10% unsolicited=32k checks=encryption real-bytes=yes required=5% "
       "unimportant=20% "
       "receive-rate=40gbit deadline=5ms first-number=4294967291");
@@ -91,9 +91,8 @@ TEST(Scenario, SpillwaySettingsReachTheirPlaces) {
   EXPECT_EQ(job.pattern.flow.unimportant_permille, 200);
   EXPECT_EQ(job.spillway.packet_bytes, 1400U);
   EXPECT_EQ(job.spillway.exchange.paths, 16);
-  EXPECT_EQ(job.spillway.controller, WindowControl::kTimely);
+  EXPECT_EQ(job.spillway.exchange.window.most, base::bytes(1024 * 1024));
   EXPECT_DOUBLE_EQ(job.spillway.exchange.trimmed_target.value(), 0.1);
-  EXPECT_DOUBLE_EQ(job.spillway.congestion.trimmed_target, 0.1);
   EXPECT_EQ(job.spillway.exchange.unsolicited, base::bytes(32 * 1024));
   EXPECT_EQ(job.spillway.protection, wire::Protection::kEncryption);
   EXPECT_EQ(job.spillway.first_number, 4'294'967'291U);

@@ -185,9 +185,8 @@ class WorldBuilder {
     const auto probe_max_ms = draw_.pick<std::uint32_t>({5, 20, 100});
     std::string tuning =
         OrderedText{
-            " controller={} paths={} burst={} report={} probe-min={}us probe-max={}ms "
+            " paths={} burst={} report={} probe-min={}us probe-max={}ms "
             "peer-timeout={}ms",
-            draw_.pick<std::string_view>({"spillway", "spillway", "dctcp", "timely"}),
             draw_.between(1, 16),
             draw_.between(1, 32),
             draw_.between(1, 32),
@@ -199,12 +198,13 @@ class WorldBuilder {
       tuning += OrderedText{" trimmed-target={}%", draw_.between(1, 30)}.text;
     }
     if (draw_.chance(0.3)) {
-      tuning += OrderedText{" unsolicited={} credit-window={}", draw_.magnitude(1, 200'000),
-                            draw_.magnitude(2'000, 1'000'000)}
-                    .text;
+      tuning += OrderedText{" unsolicited={}", draw_.magnitude(1, 200'000)}.text;
     }
-    if (draw_.chance(0.2)) {
-      tuning += OrderedText{" window-initial={}", draw_.magnitude(2'000, 500'000)}.text;
+    if (draw_.chance(0.4)) {
+      const std::uint64_t initial = draw_.magnitude(2'000, 1'000'000);
+      tuning += OrderedText{" window-initial={} window-max={}", initial,
+                            initial * draw_.pick<std::uint64_t>({1, 2, 16})}
+                    .text;
     }
     if (draw_.chance(0.25)) {
       const auto edge = draw_.pick<std::uint64_t>({kTurn / 2, kTurn, kTurn, 2 * kTurn});

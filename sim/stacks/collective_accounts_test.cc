@@ -174,7 +174,8 @@ TEST(Accounts, WhatIsLateOrDroppedComesBackExactlyAndIsInTheReport) {
   constexpr std::uint16_t kRanks = 5;
   constexpr std::uint64_t kSteps = 60;
   constexpr std::uint16_t kLate = 3;
-  SimulatedGroup group({.ranks = kRanks, .rate = base::gigabits_per_second(1), .seed = 2});
+  SimulatedGroup group(
+      {.ranks = kRanks, .rate = base::gigabits_per_second(1), .seed = 2, .cut_share = 0.01});
   for (const std::string& link : {up_link(kLate), down_link(kLate)}) {
     add_fault(group, link, scenario::FaultKind::kDown, 1.0, base::Instant(base::milliseconds(20)),
               base::Instant(base::milliseconds(45)));

@@ -37,7 +37,7 @@ import itertools, socket, struct, sys
 sender, numbers = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), itertools.count()
 for line in sys.stdin:
     for number in itertools.islice(numbers, int(line)):
-        header = struct.pack("<BBHHHHHIQBBHI", 0x21, 0, 0, 0, 1, 0, 0, 5, 0, 0, 0, number, number)
+        header = struct.pack("<BBHHHHHIQBBHI", 0x31, 0, 0, 0, 1, 0, 0, 5, 0, 0, 0, number, number)
         header += struct.pack("<BBHBBBBIf", 0x1F, 0x50, 0, 0, 22, 20, 0, number, 1.0)
         sender.sendto(header + bytes(1300), (sys.argv[1], 7077))
 """

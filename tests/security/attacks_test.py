@@ -42,7 +42,7 @@ JUST_NOW_S = 1.0  # a rank believes ICMP messages about data sent this recently
 
 # Offsets in a packet (docs/wire.md).
 JOB, EPOCH, SOURCE, DESTINATION, SEQUENCE, NUMBER = 2, 4, 6, 8, 36, 40
-DATA, LEAVE = 0x21, 0x27
+DATA, LEAVE = 0x31, 0x37
 ABORTED = 3
 
 # And at the rendezvous.

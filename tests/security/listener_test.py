@@ -41,7 +41,7 @@ SUMS_REPEATED = 200
 
 # Offsets in a packet (docs/wire.md).
 SOURCE, DESTINATION, KIND = 6, 8, 32
-SUM = 0x28
+SUM = 0x38
 RESULT = 4
 
 

@@ -32,7 +32,7 @@ REPLAYED = 100
 LEAST_SHARE = 0.5  # of packets sent that arrive: a rank may lack room for some
 
 # Values, then offsets in a packet and sizes (docs/wire.md).
-DATA, ENCRYPTED = 0x21, 0x01
+DATA, ENCRYPTED = 0x31, 0x01
 FLAGS, CODE, NUMBER, HEADER, CHECK = 1, 32, 40, 48, 8
 BYTES_AS_THEY_ARE = 2
 BLOCK = 16  # of the cipher

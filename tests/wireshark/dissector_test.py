@@ -37,7 +37,7 @@ UNVERIFIED = "(not verifiable without the run's key)"
 class GoldenPackets(Captures):
     def test_every_header_field_is_the_one_that_was_written(self):
         # The inputs are those of lib/packetize/golden_test.cc.
-        expected = {"type": 1, "version": 2, "flags": "0x00", "job": 0x0102, "epoch": 0x0304,
+        expected = {"type": 1, "version": 3, "flags": "0x00", "job": 0x0102, "epoch": 0x0304,
                     "source": 0x4142, "destination": 0x7172, "operation": 0x15161718,
                     "signature": "0x2122232425262728", "signature.kind": 8, "signature.type": 18,
                     "signature.reduction": 2, "piece": 0x3132, "phase": 1, "priority": 5, "importance": 2,
@@ -236,13 +236,13 @@ class ControlPackets(Captures):
 
     def test_credit(self):
         body = struct.pack("<IBBH", 4000, 2, 1, 0)
-        body += packets.path_report(0, 0xFFFFFFFF, 10, 20, 30, 40, 50, 250)
-        body += packets.path_report(15, 2, 11, 21, 31, 41, 51, 0xFFFFFFFE)
+        body += packets.path_report(0, 0xFFFFFFFF, 10, 30, 0xFFFFFFFFFFFFFFF7, 50, 250)
+        body += packets.path_report(15, 2, 11, 31, 41, 51, 0xFFFFFFFE)
         names = ("credit.granted", "credit.path_count", "credit.answer", *(f"report.{name}" for name in (
-            "path", "hold", "packets", "bytes", "marked", "trimmed", "echo", "echo_number")))
+            "path", "hold", "packets", "marked", "usable", "echo", "echo_number")))
         self.assertEqual(self.told_of(CREDIT, body, *names),
-                         ["4000", "2", "1", "0,15", "4294967295,2", "10,11", "20,21", "30,31", "40,41", "50,51",
-                          "250,4294967294"])
+                         ["4000", "2", "1", "0,15", "4294967295,2", "10,11", "30,31",
+                          "0xfffffffffffffff7,0x0000000000000029", "50,51", "250,4294967294"])
 
 
 def changed(name, place, value):
@@ -253,7 +253,7 @@ def changed(name, place, value):
 
 NONSENSE = {
     "another version": changed("zero_row", 0, 0x11),
-    "no such type": changed("zero_row", 0, 0x28),
+    "no such type": changed("zero_row", 0, 0x38),
     "an unknown flag": changed("zero_row", 1, 0x80),
     "a byte too many": golden_packet("zero_row") + b"\0",
     "a row too long": changed("planes16", 32, 0x10),

@@ -9,7 +9,7 @@ from packets import BITMAP, CREDIT, LEAVE, PROBE, STOP, WAIT, control_packet, fr
 
 def _seeds():
     bits = struct.pack("<IIII", 5, 200, 9, 9) + bytes(range(25))
-    credit = struct.pack("<IBBH", 9, 3, 0, 0) + 3 * packets.path_report(1, 2, 3, 4, 5, 6, 7, 8)
+    credit = struct.pack("<IBBH", 9, 3, 0, 0) + 3 * packets.path_report(1, 2, 3, 4, 5, 6, 7)
     bodies = {PROBE: struct.pack("<IIIIB3x", 9, 2, 3, 4, 1), STOP: struct.pack("<IB3x", 9, 1), BITMAP: bits,
               CREDIT: credit, WAIT: b"", LEAVE: struct.pack("<HBx", 3, 1)}
     mismatch = struct.pack("<HBxQHHBBBx", 1, 2, 7, 0, 1, 20, 7, 6) + b"barrier" + bytes(range(20))

@@ -34,7 +34,7 @@ def control_packet(kind, body, **fields):
     at = {"flags": 0, "job": 7, "epoch": 8, "source": 1, "destination": 2, "piece": 13, "operation": 300000,
           "signature": SEND_SIGNATURE, "phase": 2, "path": 5, "timestamp": 0x89ABCDEF, "message_source": 3,
           "reserved": 0, "sequence": 70000, "generation": 4, **fields}
-    return struct.pack("<BBHHHHHIQBBHIHHII", 2 << 4 | kind, at["flags"], at["job"], at["epoch"], at["source"],
+    return struct.pack("<BBHHHHHIQBBHIHHII", 3 << 4 | kind, at["flags"], at["job"], at["epoch"], at["source"],
                        at["destination"], at["piece"], at["operation"], at["signature"], at["phase"] << 6,
                        at["path"], 0, at["timestamp"], at["message_source"], at["reserved"],
                        at["sequence"], at["generation"]) + body + bytes(range(CHECK))
@@ -43,14 +43,14 @@ def control_packet(kind, body, **fields):
 def bytes_packet(quanta, head_words):
     """A data packet of raw bytes; bytes and tags are arbitrary."""
     head, tail = head_words * 4, quanta * 128 - head_words * 4
-    header = struct.pack("<BBHHHHHIQBBHIBBHBBBBII", 2 << 4 | DATA, 0, 7, 8, 1, 2, 13, 300000, SEND_SIGNATURE,
+    header = struct.pack("<BBHHHHHIQBBHIBBHBBBBII", 3 << 4 | DATA, 0, 7, 8, 1, 2, 13, 300000, SEND_SIGNATURE,
                          3 << 6, 5, 17, 1, 2 << 4 | 15, 32, 0, 0, quanta, head_words, 0, 18, 0)
     return header + b"h" * CHECK + b"H" * head + (b"T" * tail + b"t" * CHECK if tail else b"")
 
 
 def path_report(path, *counters):
-    """`counters`: hold_us, packets, bytes, marked, trimmed, echo_us, echo_number."""
-    return struct.pack("<B3xIIIIIII", path, *counters)
+    """`counters`: hold_us, packets, marked, usable, echo_us, echo_number."""
+    return struct.pack("<B3xIIIQII", path, *counters)
 
 
 class DataLayout:

@@ -23,7 +23,7 @@ local spillway = Proto("spillway", "Spillway")
 
 -- ------------------------------------------------------------------ the format (lib/wire/packet.h)
 
-local VERSION = 2
+local VERSION = 3
 local TYPE = {DATA = 1, PROBE = 2, STOP = 3, BITMAP = 4, CREDIT = 5, WAIT = 6, LEAVE = 7}
 local TYPE_NAMES = {"DATA", "PROBE", "STOP", "BITMAP", "CREDIT", "WAIT", "LEAVE"}
 local PHASE_NAMES = {[0] = "reduce", "gather", "note", "point-to-point"}
@@ -36,7 +36,7 @@ local KIND_NAMES = {[0] = "all_reduce", "reduce_scatter", "all_gather", "broadca
 local ELEMENT_NAMES = {[0] = "float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8"}
 local REDUCTION_NAMES = {[0] = "sum", "average", "min", "max", "product", "bit_and", "bit_or", "bit_xor"}
 local KIND_SEND = 9
-local FLAG_ENCRYPTED, FLAGS_KNOWN = 0x01, 0x0F
+local FLAG_ENCRYPTED, FLAGS_KNOWN = 0x01, 0x1F
 local CODEC_PLANES, CODEC_BYTES = 1, 2
 local COMMON_HEADER, DATA_HEADER, CONTROL_HEADER = 32, 48, 44
 local QUANTUM = 32       -- coordinates
@@ -75,7 +75,8 @@ local f = {
   last = flag("flags.last", "Last packet of its message", 0x02),
   retransmit = flag("flags.retransmit", "Sent before", 0x04),
   report = flag("flags.report", "Report at once", 0x08),
-  unknown_flags = ProtoField.uint8("spillway.flags.unknown", "Unknown flags", base.HEX, nil, 0xF0),
+  requires = flag("flags.requires", "A PROBE says how many packets must arrive", 0x10),
+  unknown_flags = ProtoField.uint8("spillway.flags.unknown", "Unknown flags", base.HEX, nil, 0xE0),
   job = number(16, "job", "Job"),
   epoch = number(16, "epoch", "Epoch, low bits"),
   source = number(16, "source", "Source rank"),
@@ -157,9 +158,8 @@ local f = {
   report_path = number(8, "report.path", "Path"),
   report_hold = number(32, "report.hold", "Held for (us)"),
   report_packets = number(32, "report.packets", "Packets"),
-  report_bytes = number(32, "report.bytes", "Bytes as sent"),
   report_marked = number(32, "report.marked", "Marked"),
-  report_trimmed = number(32, "report.trimmed", "Trimmed"),
+  report_usable = ProtoField.uint64("spillway.report.usable", "Of use, from the latest back", base.HEX),
   report_echo = number(32, "report.echo", "Latest timestamp (us)"),
   report_echo_number = number(32, "report.echo_number", "Its number"),
 }
@@ -178,7 +178,7 @@ local SERVICE_FIELDS = {
   {f.timestamp, 28, 4},
 }
 local FLAG_FIELDS = {
-  {f.encrypted, 1, 1}, {f.last, 1, 1}, {f.retransmit, 1, 1}, {f.report, 1, 1},
+  {f.encrypted, 1, 1}, {f.last, 1, 1}, {f.retransmit, 1, 1}, {f.report, 1, 1}, {f.requires, 1, 1},
   {f.unknown_flags, 1, 1},
 }
 local DATA_FIELDS = {
@@ -201,9 +201,8 @@ local MISMATCH_FIELDS = { -- from the body's start
   {f.mismatch_second_whole, 18, 1},
 }
 local REPORT_FIELDS = {
-  {f.report_path, 0, 1}, {f.report_hold, 4, 4}, {f.report_packets, 8, 4}, {f.report_bytes, 12, 4},
-  {f.report_marked, 16, 4}, {f.report_trimmed, 20, 4}, {f.report_echo, 24, 4},
-  {f.report_echo_number, 28, 4},
+  {f.report_path, 0, 1}, {f.report_hold, 4, 4}, {f.report_packets, 8, 4}, {f.report_marked, 12, 4},
+  {f.report_usable, 16, 8}, {f.report_echo, 24, 4}, {f.report_echo_number, 28, 4},
 }
 
 local e = {
@@ -641,9 +640,8 @@ local function add_path_reports(tree, body)
   for i = 0, body(4, 1):uint() - 1 do
     local range = body(BODY[TYPE.CREDIT] + i * PATH_REPORT, PATH_REPORT)
     local item = tree:add(f.report_item, range)
-    item:append_text(string.format(": path %d, %d packets, %d marked, %d trimmed", range(0, 1):uint(),
-                                   range(8, 4):le_uint(), range(16, 4):le_uint(),
-                                   range(20, 4):le_uint()))
+    item:append_text(string.format(": path %d, %d packets, %d marked", range(0, 1):uint(),
+                                   range(8, 4):le_uint(), range(12, 4):le_uint()))
     add_fields(item, range, REPORT_FIELDS)
   end
 end

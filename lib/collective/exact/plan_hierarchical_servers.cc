@@ -222,12 +222,15 @@ namespace {
 
 using wire::Phase;
 
+// Less is not worth a message.
+constexpr std::size_t kLeastPiece = 16 * 1024;
+
 class ServersPlan {
  public:
   explicit ServersPlan(const PlanTask& task)
       : task_(task),
         element_(task.element_bytes()),
-        piece_elements_(task.piece_bytes(shard(0).count * element_) / element_),
+        piece_elements_(piece_bytes(shard(0).count * element_) / element_),
         workers_(task.group.workers()),
         plan_(task.options.window) {}
 
@@ -237,6 +240,11 @@ class ServersPlan {
  private:
   Extent shard(std::uint16_t server) const {
     return shard_of(task_.operation.count, task_.group.servers, server);
+  }
+  std::size_t piece_bytes(std::size_t shard_bytes) const {
+    return piece_size(shard_bytes, element_,
+                      server_piece_bytes(shard_bytes, kLeastPiece, task_.options.piece_bytes),
+                      task_.options, task_.options.most_pieces);
   }
   std::size_t rounds(const Extent& shard) const {
     return piece_count(shard.count, piece_elements_);

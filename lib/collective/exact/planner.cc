@@ -107,6 +107,11 @@ std::size_t piece_size(std::size_t bytes, std::size_t element_bytes, std::size_t
          std::clamp<std::size_t>(std::max(wanted / element_bytes, least), 1, longest);
 }
 
+std::size_t server_piece_bytes(std::size_t shard_bytes, std::size_t least, std::size_t most) {
+  constexpr std::size_t kPieces = 12;
+  return std::clamp(shard_bytes / kPieces, std::min(least, most), most);
+}
+
 // Checks the run that is cut into most pieces. In a ring that is the whole of it, because all
 // ranks' pieces are numbered together.
 base::Status check_size(const Operation& operation, const Group& group,

@@ -55,6 +55,10 @@ inline constexpr std::size_t kMaxParts = std::size_t{1} << 16;
 std::size_t piece_size(std::size_t bytes, std::size_t element_bytes, std::size_t wanted,
                        const PlanOptions& options, std::size_t most_pieces);
 
+// Bytes of a piece of a server's shard: its links carry pieces in and sums out at the same time,
+// all but the first and the last. A piece has at most `most` bytes, and not fewer than `least`.
+std::size_t server_piece_bytes(std::size_t shard_bytes, std::size_t least, std::size_t most);
+
 // Checks that the operation's pieces can be numbered; the error states the limit.
 base::Status check_size(const Operation& operation, const Group& group, const PlanOptions& options);
 

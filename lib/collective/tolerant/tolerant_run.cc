@@ -2,6 +2,7 @@
 #include "collective/tolerant/tolerant_run.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "collective/device_tensor.h"
@@ -251,14 +252,37 @@ base::Status TolerantRun::start(RunContext& context) {
   return advance(context);  // a server may have nothing to do
 }
 
-// Every rank begins at a different piece, so that not all send to one owner at once.
+// Every rank begins with another owner, so that not all send to one at once. Ranks that own shards
+// themselves send one shard after the other: their links are full both ways all the time. Servers
+// get the same pieces from all workers at the same time, so that sums travel back while later
+// pieces come.
+std::vector<std::uint32_t> TolerantRun::order_of_contributions() const {
+  std::vector<std::uint32_t> order(pieces_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  if (config_.group.servers == 0) {
+    const std::size_t first = order.size() * (config_.group.rank + 1U) / config_.group.world;
+    std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(first), order.end());
+    return order;
+  }
+  std::vector<std::uint32_t> place_in_shard(pieces_.size());
+  for (std::size_t index = 1; index < pieces_.size(); ++index) {
+    const bool goes_on = pieces_[index].place.shard == pieces_[index - 1].place.shard;
+    place_in_shard[index] = goes_on ? place_in_shard[index - 1] + 1 : 0;
+  }
+  const auto turn_of = [this](std::uint32_t index) {
+    return (pieces_[index].place.shard + config_.group.rank) % config_.group.servers;
+  };
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return place_in_shard[a] != place_in_shard[b] ? place_in_shard[a] < place_in_shard[b]
+                                                  : turn_of(a) < turn_of(b);
+  });
+  return order;
+}
+
 void TolerantRun::contribute(RunContext& context) {
   phase_.enter(RunPhase::kExchanging);
   deadlines_.contribute = transport::kNever;
-  for (std::uint32_t i = 0; i < pieces_.size(); ++i) {
-    const auto first = static_cast<std::uint32_t>(pieces_.size() * (config_.group.rank + 1U) /
-                                                  config_.group.world);
-    const auto index = static_cast<std::uint32_t>((first + i) % pieces_.size());
+  for (const std::uint32_t index : order_of_contributions()) {
     if (pieces_[index].has_begun) {
       encode(index, context);
     }

@@ -156,6 +156,7 @@ class TolerantRun final : public PieceRun<TolerantWork> {
 
   // ---- steps
   void submit(std::uint32_t piece, Work work, RunContext& context);
+  std::vector<std::uint32_t> order_of_contributions() const;
   void contribute(RunContext& context);
   void encode(std::uint32_t index, RunContext& context);
   bool is_beyond_window(std::uint32_t index) const;

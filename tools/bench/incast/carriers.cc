@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "packetize/packet_plan.h"
-#include "sim/stacks/rival_controls.h"
 #include "tools/bench/command_error.h"
 #include "tools/bench/loopback/process_pair.h"
 
@@ -163,8 +162,6 @@ net::DriverConfig driver_config(std::uint16_t rank, const SpillwayCarrierOptions
   config.endpoint.limits = options.spillway.limits;
   config.endpoint.exchange = options.spillway.exchange;
   config.endpoint.exchange.receive_rate = options.spillway.receive_rate.value_or(options.link_rate);
-  config.endpoint.congestion = options.spillway.congestion;
-  config.endpoint.congestion.make = sim::maker_of(options.spillway.controller);
   config.send_rate = options.link_rate;
   return config;
 }

@@ -154,9 +154,9 @@ net::DriverConfig driver_config(const WireSpeedOptions& options, std::uint16_t r
   exchange.receive_rate = base::gigabits_per_second(200);
   exchange.unsolicited = base::bytes(1024 * 1024);
   exchange.probe_min = base::milliseconds(2);
-  config.endpoint.congestion.window_initial = base::bytes(1024 * 1024);
-  config.endpoint.congestion.window_max = base::bytes(2 * 1024 * 1024);
-  config.endpoint.congestion.delay_target = base::milliseconds(1);
+  exchange.window = {.initial = base::bytes(1024 * 1024),
+                     .most = base::bytes(2 * 1024 * 1024),
+                     .delay_target = base::milliseconds(1)};
   return config;
 }
 
