@@ -63,8 +63,9 @@ struct ExchangeConfig {
   std::uint8_t burst_packets = 8;    // sent over one path before the next takes over
   std::uint8_t report_packets = 24;  // data packets between two CREDITs to a sender
   base::BitRate receive_rate = base::gigabits_per_second(10);  // rate of granting credit
-  // The credit that every peer has at the start. Once the round trip is known, peers together have
-  // what the link carries in it, or as much as this, if that is more.
+  // The credit that every peer has at the start. Once the round trip is known, idle peers
+  // together keep what the link carries in one and a half of it, or as much as this, if that is
+  // more.
   base::Bytes unsolicited = base::bytes(64 * 1024);
   WindowConfig window;  // the most that may be granted to a peer and not yet used
   base::Bytes packet = base::bytes(1500);  // the unit of credit; the same at both ends

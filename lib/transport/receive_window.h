@@ -17,7 +17,7 @@
 // halved. A window less than half used does not grow.
 //
 // A window begins at its initial size, or at what the link carries in a round trip if that is more,
-// and may grow to twice that. Pure; one per peer, one thread.
+// and may grow to twice that or to its configured most. Pure; one per peer, one thread.
 #pragma once
 
 #include <cstdint>

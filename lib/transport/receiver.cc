@@ -193,11 +193,8 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
   if (message == nullptr) {
     peer.sent_early = true;
     count_unexpected(stamp.message, peer);
-    if (early_.is_on() && !core_.is_over(stamp.message, peer)) {
-      if (!early_.has(stamp.message)) {
-        report_unexpected(stamp.message, /*contradicts=*/false);
-      }
-      early_.keep(arrival, now);
+    if (early_.is_on() && !core_.is_over(stamp.message, peer) && early_.keep(arrival, now)) {
+      report_unexpected(stamp.message, /*contradicts=*/false);
     }
     return;
   }

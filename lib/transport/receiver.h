@@ -206,12 +206,9 @@ class EarlyArrivals {
   explicit EarlyArrivals(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
   bool is_on() const { return max_bytes_ > 0; }
-  void keep(const DataArrival& arrival, base::Instant now);
+  // True if this is the first that was heard of the message.
+  bool keep(const DataArrival& arrival, base::Instant now);
   void keep(const wire::ControlPacket& probe);
-  bool has(const wire::MessageId& id) const {
-    return std::any_of(messages_.begin(), messages_.end(),
-                       [&](const EarlyMessage& each) { return each.id == id; });
-  }
   // Removes and returns what was kept of a message.
   std::optional<EarlyMessage> take(const wire::MessageId& id);
   std::size_t kept_bytes() const { return kept_bytes_; }
@@ -299,7 +296,7 @@ class Receiver {
   void arm_pacer();
   std::uint32_t standing_credit(const Peer& peer) const;
   std::uint32_t grantable(Peer& peer) const;
-  base::Bytes in_round_trip(const Peer& peer) const;
+  const RoundTrip& way_to(const Peer& peer) const;
 
   Core& core_;
   Table messages_;

@@ -99,29 +99,28 @@ bool Receiver::write_report(std::uint32_t slot, wire::ControlPacket& packet, bas
   return true;
 }
 
-// The bytes that the link carries until credit comes back as packets. A peer that is only received
-// from, as in a ring, is assumed to be as far away as others are.
-base::Bytes Receiver::in_round_trip(const Peer& peer) const {
-  const RoundTrip& way = peer.round_trip.is_known() ? peer.round_trip : core_.round_trip;
-  return base::carried_in(way.least(), core_.config.exchange.receive_rate);
+// A peer that is only received from, as in a ring, is assumed to be as far away as others are.
+const RoundTrip& Receiver::way_to(const Peer& peer) const {
+  return peer.round_trip.is_known() ? peer.round_trip : core_.round_trip;
 }
 
-// Peers that begin to send all at once, without asking, fill the link and no more. Room for early
-// packets is limited: while it is filling, there is no such credit.
+// Peers that begin to send all at once, without asking, fill the link: with half a round trip to
+// spare, because credit comes back in quanta. Room for early packets is limited: while it is
+// filling, there is no such credit.
 std::uint32_t Receiver::standing_credit(const Peer& peer) const {
   if (early_.is_filling()) {
     return 0;
   }
-  const base::Bytes together =
-      std::max(in_round_trip(peer) * 3 / 2, core_.config.exchange.unsolicited);
+  const ExchangeConfig& exchange = core_.config.exchange;
+  const base::Bytes in_round_trip = base::carried_in(way_to(peer).least(), exchange.receive_rate);
+  const base::Bytes together = std::max(in_round_trip * 3 / 2, exchange.unsolicited);
   const auto senders = static_cast<std::int64_t>(std::max(core_.senders, 1U));
   return packets_in(std::max(together / senders, kLeastStanding), core_.config);
 }
 
 std::uint32_t Receiver::grantable(Peer& peer) const {
   if (!peer.knows_round_trip && core_.round_trip.is_known()) {
-    const RoundTrip& way = peer.round_trip.is_known() ? peer.round_trip : core_.round_trip;
-    peer.window.learn(way.least(), core_.config.exchange.receive_rate);
+    peer.window.learn(way_to(peer).least(), core_.config.exchange.receive_rate);
     peer.knows_round_trip = true;
   }
   return peer.book.grantable(standing_credit(peer),
@@ -268,11 +267,12 @@ void EarlyArrivals::add(EarlyMessage& message, std::size_t bytes) {
   }
 }
 
-void EarlyArrivals::keep(const DataArrival& arrival, base::Instant now) {
+bool EarlyArrivals::keep(const DataArrival& arrival, base::Instant now) {
   if (arrival.bytes.size() + kEntryBytes > max_bytes_) {
-    return;
+    return false;
   }
   EarlyMessage& kept = message(arrival.stamp.message);
+  const bool is_first = kept.data.empty() && !kept.probe;
   EarlyMessage::Data& data = kept.data.emplace_back();
   data.arrival = arrival;
   data.at = now;
@@ -281,6 +281,7 @@ void EarlyArrivals::keep(const DataArrival& arrival, base::Instant now) {
   }
   data.bytes.assign(arrival.bytes.begin(), arrival.bytes.end());
   add(kept, kEntryBytes + data.bytes.size());
+  return is_first;
 }
 
 void EarlyArrivals::keep(const wire::ControlPacket& probe) {
