@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small model with DistributedDataParallel. Only the backend's name is specific to Spillway.
+"""Trains a small model with DistributedDataParallel. Only the backend's name is specific to Spillway; with --overlap,
+Spillway replaces DistributedDataParallel, and the next forward pass overlaps with gradients that still travel.
 
     torchrun --nproc_per_node 4 examples/train.py --backend spillway
     mpirun -n 4 examples/train.py --backend gloo
@@ -8,6 +9,8 @@
     spillway lab compare --preset congested -- python3 examples/train.py --log {log}
 
 --model cnn     classifies images of clothes: Fashion-MNIST, Debian's dataset-fashion-mnist
+--model deep    the same images, twelve equal layers
+--model vgg     the same images, convolutions that compute and a classifier that has the parameters
 --model charlm  a transformer that predicts the next character of the King James Bible of 1611, whose copyright has
                 expired: Debian's bible-kjv
 
@@ -121,6 +124,38 @@ class Cnn(nn.Module):
         return self.classes(self.features(images.unsqueeze(1).float() / 255 - 0.5))
 
 
+class Deep(nn.Module):
+    """Twelve equal layers, over the middle of each image."""
+
+    def __init__(self, width: int = 400, layers: int = 12) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+        self.classes = nn.Linear(width, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        hidden = images[:, 4:24, 4:24].flatten(1).float() / 255 - 0.5
+        for layer in self.layers:
+            hidden = hidden + layer(hidden).relu() / len(self.layers)
+        return self.classes(hidden)
+
+
+class Vgg(nn.Module):
+    """As in VGG, the front computes and the back has nearly all parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = [1, 16, 32, 64, 64]
+        pairs = zip(widths, widths[1:])
+        convolutions = [[nn.Conv2d(before, width, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
+                        for before, width in pairs]
+        self.features = nn.Sequential(*(layer for each in convolutions for layer in each), nn.Flatten())
+        self.classes = nn.Sequential(nn.Linear(64 * 2 * 2, 1200), nn.ReLU(), nn.Linear(1200, 1200), nn.ReLU(),
+                                     nn.Linear(1200, 10))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.classes(self.features(images.unsqueeze(1).float() / 255 - 0.5))
+
+
 class CharLm(nn.Module):
     """A transformer over bytes."""
 
@@ -160,6 +195,8 @@ class Recipe(NamedTuple):
 
 
 RECIPES = {"cnn": Recipe(Cnn, fashion_mnist, sgd, lr=0.03, batch=64, test_samples=2000),
+           "deep": Recipe(Deep, fashion_mnist, sgd, lr=0.01, batch=256, test_samples=2000),
+           "vgg": Recipe(Vgg, fashion_mnist, sgd, lr=0.03, batch=64, test_samples=2000),
            "charlm": Recipe(CharLm, blocks_of_text, adam, lr=0.002, batch=32, test_samples=256)}
 
 
@@ -185,9 +222,14 @@ class Batches:
 class Trainer:
     """The model, its optimizer and the number of steps taken."""
 
-    def __init__(self, recipe: Recipe, checkpoint: Optional[pathlib.Path]) -> None:
-        self.model = DistributedDataParallel(recipe.make_model())
-        self._optimizer = recipe.make_optimizer(self.model.parameters(), recipe.lr)
+    def __init__(self, recipe: Recipe, checkpoint: Optional[pathlib.Path], overlaps: bool = False) -> None:
+        model = recipe.make_model()
+        self._optimizer = recipe.make_optimizer(model.parameters(), recipe.lr)
+        if overlaps:
+            import spillway.torch
+            self.model, self._optimizer = spillway.torch.overlap(model, self._optimizer)
+        else:
+            self.model = DistributedDataParallel(model)
         self._file = checkpoint / CHECKPOINT if checkpoint is not None else None
         self.step = self._saved_step = 0
         # Kept as a member, so that it is released after the model. A Gloo thread that drops the last reference to a
@@ -353,6 +395,8 @@ def positive(text: str) -> int:
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Trains a small model with DistributedDataParallel")
     parser.add_argument("--backend", default="spillway", choices=["gloo", "spillway"], help="of torch.distributed")
+    parser.add_argument("--overlap", action="store_true",
+                        help="start the next forward pass while gradients travel, with spillway.torch.overlap()")
     parser.add_argument("--model", default="cnn", choices=list(RECIPES))
     parser.add_argument("--data", type=pathlib.Path, help="folder of Fashion-MNIST, or file of text")
     parser.add_argument("--epochs", type=positive, default=3)
@@ -406,7 +450,7 @@ def main() -> None:
         raise SystemExit(f"train.py: --batch {recipe.batch} must be a multiple of the {world} ranks and at most the "
                          f"{len(data.inputs)} samples there are")
     torch.manual_seed(options.seed)
-    trainer = Trainer(recipe, options.checkpoint)
+    trainer = Trainer(recipe, options.checkpoint, options.overlap)
     if options.resume:
         trainer.resume()
     journal = Journal(options.log, append=options.resume)

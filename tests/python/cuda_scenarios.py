@@ -142,6 +142,28 @@ def a_hook():
         assert report.contributors == world and report.buckets > 1 and 0 < report.nmse < 1e-6, report
 
 
+def a_forward_pass_that_overlaps_has_the_bits_of_ddp():
+    """The widest layer is copied in pieces; the others go through the host as a whole."""
+    def weights(wrap):
+        torch.manual_seed(9)
+        layers = [torch.nn.Linear(100, 600), torch.nn.BatchNorm1d(600), torch.nn.ReLU(), torch.nn.Linear(600, 600),
+                  torch.nn.Linear(600, 10)]
+        module = torch.nn.Sequential(*layers).to(device)
+        model, optimizer = wrap(module, torch.optim.AdamW(module.parameters(), lr=0.01))
+        for step in range(20):
+            optimizer.zero_grad()
+            inputs = torch.randn(16, 100, generator=torch.Generator().manual_seed(100 * step + rank)).to(device)
+            model(inputs).square().mean().backward()
+            if step % 7 == 3:
+                torch.nn.utils.clip_grad_norm_(module.parameters(), 0.1)
+            optimizer.step()
+        return torch.cat([each.detach().reshape(-1) for each in module.parameters()])
+
+    ours = weights(spillway.torch.overlap)
+    assert torch.equal(ours, weights(lambda module, optimizer: (DistributedDataParallel(module), optimizer)))
+    assert_same_everywhere(ours.cpu())
+
+
 def ranks_whose_gpu_codes_and_others_end_with_the_same_bytes():
     spans.allow_gpu_coding(rank != 0)
     assert spans.is_coder(device) == (rank != 0)
@@ -292,6 +314,7 @@ SCENARIOS = [collectives, values_are_taken_behind_what_the_stream_does_before,
              values_are_written_behind_what_the_stream_does_before,
              operations_on_both_kinds_of_tensors_keep_their_order, futures_are_ready_behind_the_copies,
              training_is_close_to_gloo_and_the_same_everywhere, a_hook,
+             a_forward_pass_that_overlaps_has_the_bits_of_ddp,
              ranks_whose_gpu_codes_and_others_end_with_the_same_bytes, a_gpu_codes_behind_what_the_stream_does_before,
              levels_are_coded_by_the_gpu_and_the_same_everywhere, exact_all_reduces_are_copied_in_pieces_and_right,
              several_streams_reduce_at_once,

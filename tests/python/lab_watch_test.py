@@ -213,6 +213,44 @@ class Steps(Case):
         self.assertEqual(len(self.seen()), 9)  # the second optimizer's first step might have been in the same round
 
 
+class Overlapped(Case):
+    """With a fake package."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("spillway/__init__.py", "")
+        self.write("spillway/torch/__init__.py", "")
+        self.write("spillway/torch/overlapped_model.py", """
+            class OverlappedModel:
+                def forward(self, x): return x + 1
+            """)
+        self.write("spillway/torch/overlapped_optimizer.py", """
+            import torch
+            class OverlappedOptimizer(torch.optim.Optimizer):
+                _is_updating = False
+                def step(self): pass
+                def update(self):
+                    self._is_updating = True
+                    super().step()
+                    self._is_updating = False
+            """)
+
+    def test_steps_count_once_and_begin_with_the_forward_pass(self):
+        self.run_script("""
+            import time, torch
+            from spillway.torch import overlapped_model, overlapped_optimizer
+            model, optimizer = overlapped_model.OverlappedModel(), torch.optim.Sgd()
+            optimizer.__class__ = type("Sgd", (overlapped_optimizer.OverlappedOptimizer, torch.optim.Sgd), {})
+            for _ in range(3):
+                assert model.forward(1) == 2
+                optimizer.step()
+                optimizer.update()
+            """)
+        seen = self.seen()
+        self.assertEqual([event["step"] for event in seen if event["event"] == "step"], [1, 2, 3])
+        self.assertTrue(all("step_ms" in event for event in seen if event["event"] == "step"), seen)
+
+
 class StepTimes(unittest.TestCase):
     """Uses a fake clock."""
 

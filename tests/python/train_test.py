@@ -175,6 +175,18 @@ class WithASmallDataset(Case):
         for name, values in expected.items():
             self.assertTrue(torch.equal(values, actual[name]), name)
 
+    def test_overlap_changes_no_bit_of_any_model(self):
+        """The second half of the overlapped run begins from a checkpoint."""
+        for model in ("cnn", "deep", "vgg"):
+            usual, overlapped = self.folder / model, self.folder / f"{model}-overlapped"
+            arguments = ["--backend", "spillway", *self.arguments, "--batch", 30, "--model", model]
+            self.train(*arguments, "--steps", 6, "--checkpoint", usual, world=3)
+            for steps in (3, 6):
+                self.train(*arguments, "--overlap", "--steps", steps, "--checkpoint", overlapped, "--resume", world=3)
+            expected, actual = self.parameters(usual), self.parameters(overlapped)
+            for name, values in expected.items():
+                self.assertTrue(torch.equal(values, actual[name]), f"{model}: {name}")
+
     def test_epochs_are_evaluated_and_saved(self):
         said, log = self.train(*self.arguments, "--epochs", 2, "--checkpoint", self.folder / "kept")
         self.assertEqual([(event["step"], event["epoch"]) for event in self.events(log, "evaluation")],

@@ -15,7 +15,8 @@ Events are JSON, one per line:
 A step ends with the step() of an optimizer that was already called since the last end: with several optimizers, their
 round is one step. It begins with the first forward pass of a DistributedDataParallel after the last end, so that
 evaluations and data loading are not part of it. It begins with the last end if there is no such forward pass, or if
-CUDA may still be at work when step() returns. `seconds` count from the start of Python.
+CUDA may still be at work when step() returns. `seconds` count from the start of Python. Models and optimizers of
+spillway.torch.overlap() count as those of DistributedDataParallel do.
 
 torch is not imported here: modules are changed when the script imports them. A script without torch pays for one
 dictionary lookup per import. Works with torch 1.13 and 2.x; Python 3.9.
@@ -119,6 +120,11 @@ class WatchedOptimizers:
             self._watch(type(optimizer))
         module.Optimizer.__init__ = init
 
+    def install_overlapped(self, module: ModuleType) -> None:
+        """spillway.torch.overlap() changes the class of an optimizer that was made before. The steps that it then takes
+        for single layers do not count."""
+        self._watch(module.OverlappedOptimizer)
+
     def _watch(self, kind: Any) -> None:
         original = kind.step
         if getattr(original, "seen_by_spillway_lab", False):
@@ -132,7 +138,7 @@ class WatchedOptimizers:
                 result = original(optimizer, *arguments, **named)
             finally:
                 self._depth.value = depth
-            if depth == 0:
+            if depth == 0 and not getattr(optimizer, "_is_updating", False):
                 self._steps.note_step(optimizer)
             return result
         step.seen_by_spillway_lab = True  # type: ignore[attr-defined]
@@ -186,15 +192,21 @@ class WatchedModels:
         ddp = module.DistributedDataParallel
         for name in ("register_comm_hook", "_register_builtin_comm_hook"):
             setattr(ddp, name, self._noting_hooks(getattr(ddp, name)))
-        original = ddp.forward
+        self._watch_forward(ddp, self._hook)
+
+    def install_overlapped(self, module: ModuleType) -> None:
+        self._watch_forward(module.OverlappedModel, "")
+
+    def _watch_forward(self, kind: Any, hook: str) -> None:
+        original = kind.forward
 
         @functools.wraps(original)
         def forward(model: Any, *inputs: Any, **named: Any) -> Any:
-            if self._hook and not hasattr(model, "_spillway_lab_is_settled"):
+            if hook and not hasattr(model, "_spillway_lab_is_settled"):
                 self._settle(model)
             self._steps.note_forward()
             return original(model, *inputs, **named)
-        ddp.forward = forward
+        kind.forward = forward
 
     def _noting_hooks(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -353,9 +365,12 @@ def begin(environment: Mapping[str, str]) -> None:
     events = EventFile(environment.get("SPILLWAY_LAB_STEPS", ""))
     steps = Steps(events)
     models = WatchedModels(hook if hook in HOOKS else "", steps, events)
-    installers = {"torch.optim.optimizer": WatchedOptimizers(steps).install,
+    optimizers = WatchedOptimizers(steps)
+    installers = {"torch.optim.optimizer": optimizers.install,
                   "torch.distributed.distributed_c10d": ChosenBackend(backend, events).install,
-                  "torch.nn.parallel.distributed": models.install}
+                  "torch.nn.parallel.distributed": models.install,
+                  "spillway.torch.overlapped_optimizer": optimizers.install_overlapped,
+                  "spillway.torch.overlapped_model": models.install_overlapped}
     if hook == FLAT:
         installers["spillway.torch.backward"] = install_flat_layers
     watch: Any = ImportWatch(installers)

@@ -5,6 +5,7 @@
     torch.distributed.init_process_group("spillway")        # under torchrun, mpirun, srun or plain variables
     model = DistributedDataParallel(model)                   # exact
     hook = spillway.torch.attach(model)                      # gradients may lose a bounded share
+    model, optimizer = spillway.torch.overlap(model, optimizer)   # instead: the next forward pass does not wait
 
 Under launchers that do not set RANK and the like (mpirun, srun), the import derives them from what those do set.
 docs/pytorch.md is the tutorial.
@@ -30,6 +31,8 @@ from ..errors import LibraryNotFoundError, LibraryVersionError, SpillwayError, S
 from .codecs import Auto, Blocks, Codec, Entropy, Exact, Levels, Planes, Sketch
 from .ddp_hook import DdpHook, StepReport, attach
 from .elastic_job import ElasticJob, JobEnded, elastic
+from .gradient_transfers import OverlapReport
+from .overlapped_model import OverlappedModel, overlap
 from .partition import Partition, partition
 from .process_group import BACKEND, SpillwayGroup, monitored_barrier
 from .registration import register, torch_variables
@@ -38,5 +41,6 @@ os.environ.update(torch_variables())
 register()
 
 __all__ = ["Auto", "BACKEND", "Blocks", "Codec", "DdpHook", "ElasticJob", "Entropy", "Exact", "JobEnded", "Levels",
-           "LibraryNotFoundError", "LibraryVersionError", "Partition", "Planes", "Sketch", "SpillwayError",
-           "SpillwayGroup", "Status", "StepReport", "attach", "elastic", "monitored_barrier", "partition"]
+           "LibraryNotFoundError", "LibraryVersionError", "OverlapReport", "OverlappedModel", "Partition", "Planes",
+           "Sketch", "SpillwayError", "SpillwayGroup", "Status", "StepReport", "attach", "elastic", "monitored_barrier",
+           "overlap", "partition"]

@@ -87,6 +87,9 @@ class BucketRun:
             if operation is not None:
                 operation.wait()
 
+    def is_done(self) -> bool:
+        return all(operation is None or operation.is_done() for operation in (self._operation, self._exact_operation))
+
     def seconds(self) -> float:
         """From the call to the end, once it has ended."""
         return self._started.request.seconds()
@@ -276,15 +279,18 @@ class DdpHook:
 
     def run(self, bucket: Any) -> "torch.futures.Future[torch.Tensor]":
         if bucket.index() == 0:
-            self._under_way = []  # drops runs of a failed backward pass
-            before_backward_ends(self._end_step)
-            self._begin_step()
+            self.begin_step()
+            before_backward_ends(self.end_step)
+        return self.start(bucket).future()
+
+    def start(self, bucket: Any) -> BucketRun:
+        """`bucket` is one of DDP's, or has the same methods."""
         if self._auto is not None:
             self._auto.add(bucket.buffer())
         run = BucketRun(bucket.buffer(), self._is_measured())
         run.start(self._member, self._options_for(bucket))
         self._under_way.append(run)
-        return run.future()
+        return run
 
     def _must_be_exact(self) -> bool:
         return self.exact or self._step < self._warm_up_steps
@@ -305,13 +311,15 @@ class DdpHook:
         self._layers.apply(options, bucket.index(), self._buckets)
         return options
 
-    def _begin_step(self) -> None:
+    def begin_step(self) -> None:
+        """Call before the step's first bucket."""
+        self._under_way = []  # drops runs of a failed backward pass
         if self._auto is not None:
             self._auto.begin_step(not self._must_be_exact())
             self._tolerance = self._auto.tolerance
 
-    def _end_step(self) -> None:
-        """Runs at the end of the backward pass, before DDP reads the results."""
+    def end_step(self) -> None:
+        """Waits for the step's buckets. With DDP it runs at the end of the backward pass, before DDP reads them."""
         runs, self._under_way = self._under_way, []
         for run in runs:
             run.wait()
@@ -352,6 +360,39 @@ def member_of(group: Any) -> Member:
     return group.member if isinstance(group, SpillwayGroup) else Member(join_through_group(group, "torch ddp"))
 
 
+def make_hook(group: Any, parameters: Iterable[Any], codec: Codec, *, loss_bound: Optional[float] = None,
+              least_contributors: float = 0.0, error_feedback: bool = True, priority: Union[str, int] = "layer",
+              warm_up_steps: int = 1, measure_every: int = 0, writer: Any = None) -> DdpHook:
+    """The hook of a model whose gradients the group averages; the arguments are those of attach()."""
+    if not isinstance(codec, Codec):
+        raise TypeError(f"codec is {codec!r}: give a codec of spillway.torch, such as Planes(bits=5) or Entropy()")
+    if warm_up_steps < 0 or measure_every < 0:
+        raise ValueError("warm_up_steps and measure_every are 0 or more")
+    layers = LayerPolicy(level_of(priority, "layer", "priority"))
+    codec.check_feedback(error_feedback)
+
+    def candidate_options(name: str, bits: int) -> abi.OperationOptions:
+        """Options of a candidate of Auto. Codecs whose packets all arrive ignore the caller's loss bound."""
+        candidate = codec_named(name, bits)
+        candidate.check_feedback(error_feedback)
+        return candidate.options(loss_bound if candidate.loss_bound else None, least_contributors)
+
+    if isinstance(codec, Auto):
+        tolerances = tolerances_of(HOOK_CANDIDATES, candidate_options)
+    elif not isinstance(codec, Exact):
+        tolerance = codec.options(loss_bound, least_contributors)
+    member = member_of(group)
+    number = next(_hooks.setdefault(member.communicator, itertools.count()))
+    names = BucketNames(parameters, number) if error_feedback else None
+    chosen: Union[abi.OperationOptions, AutoCodec, None] = None
+    if isinstance(codec, Auto):
+        limit = codec.max_error or (MAX_ERROR if error_feedback else MAX_ERROR_WITHOUT_FEEDBACK)
+        chosen = AutoCodec(member, accepted(member, tolerances), candidate_options, limit)
+    elif not isinstance(codec, Exact):
+        chosen = tolerance
+    return DdpHook(member, chosen, names, layers, warm_up_steps, measure_every, writer)
+
+
 def attach(model: Any, codec: Codec = Planes(), *, loss_bound: Optional[float] = None, least_contributors: float = 0.0,
            error_feedback: bool = True, priority: Union[str, int] = "layer", warm_up_steps: int = 1,
            measure_every: int = 0, writer: Any = None) -> DdpHook:
@@ -370,35 +411,11 @@ def attach(model: Any, codec: Codec = Planes(), *, loss_bound: Optional[float] =
     measure_every       steps between measurements of the error against an exact all-reduce; 0: never
     writer              an object with add_scalar(name, value, step), such as TensorBoard's SummaryWriter
     """
-    if not isinstance(codec, Codec):
-        raise TypeError(f"codec is {codec!r}: give a codec of spillway.torch, such as Planes(bits=5) or Entropy()")
-    if warm_up_steps < 0 or measure_every < 0:
-        raise ValueError("warm_up_steps and measure_every are 0 or more")
-    layers = LayerPolicy(level_of(priority, "layer", "priority"))
-    codec.check_feedback(error_feedback)
-
-    def candidate_options(name: str, bits: int) -> abi.OperationOptions:
-        """Options of a candidate of Auto. Codecs whose packets all arrive ignore the caller's loss bound."""
-        candidate = codec_named(name, bits)
-        candidate.check_feedback(error_feedback)
-        return candidate.options(loss_bound if candidate.loss_bound else None, least_contributors)
-
-    if isinstance(codec, Auto):
-        tolerances = tolerances_of(HOOK_CANDIDATES, candidate_options)
-    elif not isinstance(codec, Exact):
-        tolerance = codec.options(loss_bound, least_contributors)
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         raise TypeError(f"attach() takes a DistributedDataParallel model, not {type(model).__name__}; wrap it first")
-    member = member_of(model.process_group)
-    number = next(_hooks.setdefault(member.communicator, itertools.count()))
-    names = BucketNames(model.parameters(), number) if error_feedback else None
-    chosen: Union[abi.OperationOptions, AutoCodec, None] = None
-    if isinstance(codec, Auto):
-        limit = codec.max_error or (MAX_ERROR if error_feedback else MAX_ERROR_WITHOUT_FEEDBACK)
-        chosen = AutoCodec(member, accepted(member, tolerances), candidate_options, limit)
-    elif not isinstance(codec, Exact):
-        chosen = tolerance
-    hook = DdpHook(member, chosen, names, layers, warm_up_steps, measure_every, writer)
+    hook = make_hook(model.process_group, model.parameters(), codec, loss_bound=loss_bound,
+                     least_contributors=least_contributors, error_feedback=error_feedback, priority=priority,
+                     warm_up_steps=warm_up_steps, measure_every=measure_every, writer=writer)
     model.register_comm_hook(hook, run_bucket)
     _attached[model] = hook
     return hook

@@ -37,6 +37,7 @@ from .codecs import Exact
 from .ddp_hook import attach, hook_of
 from .elastic_state import Snapshot, TrainingState, receive_state, send_state, who_has_it
 from .operation import Operation, waiters
+from .overlapped_optimizer import OverlappedOptimizer
 from .partition import Partition
 from .process_group import SpillwayGroup
 
@@ -85,6 +86,10 @@ def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standb
         raise TypeError('elastic() needs the backend "spillway": init_process_group("spillway")')
     if not isinstance(group.communicator, Communicator):
         raise TypeError("elastic() has no place in a staged world: virtual ranks neither die nor join")
+    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    if any(isinstance(each, OverlappedOptimizer) for each in optimizers):
+        raise TypeError("elastic() repeats a step that is interrupted, and with overlap() a step's updates run in the "
+                        "next: use DistributedDataParallel")
     hook = hook_of(model)
     if hook is None and isinstance(model, torch.nn.parallel.DistributedDataParallel):
         hook = attach(model, Exact())
@@ -98,7 +103,6 @@ def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standb
     ticket = group.communicator.library.variable_if_set("SPILLWAY_JOB")
     job = (Job.join(ticket, **fields) if ticket is not None
            else Job.found(group.communicator, standbys=standbys, **fields))
-    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     extra = list(state) if isinstance(state, (list, tuple)) else [] if state is None else [state]
     return ElasticJob(job, group, model, optimizers, extra + ([] if hook is None else [hook]), list(groups), replicas,
                       seed, on_change)

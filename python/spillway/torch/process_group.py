@@ -6,7 +6,7 @@ Methods have the names, arguments and keywords of torch's own groups, in all rel
 here. Threads: any may call; all ranks call in the same order.
 """
 import datetime
-from typing import Any, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -15,7 +15,7 @@ from torch.distributed import ProcessGroup
 from .. import abi
 from ..communicator import Communicator
 from .backend_codec import BackendCodec
-from .backward import BackwardOrder, LayerPolicy
+from .backward import MAX_LEVEL, BackwardOrder, LayerPolicy
 from .operation import Member, Operation, OperationGroup, SpillwayWork, milliseconds_of
 from .sparse import SparseAllReduce
 from .tensors import HostSpan, Span, reduction_of, span_of
@@ -119,12 +119,24 @@ class SpillwayGroup(ProcessGroup):
     # ---- Reductions ----
 
     def allreduce(self, tensors: Any, opts: Any = None, op: Any = None) -> SpillwayWork:
+        return self._all_reduce(tensors, opts, op, self._backward_order.next_place, self._layers)
+
+    def sum_at(self, place: Tuple[int, int], layers: LayerPolicy, tensor: torch.Tensor) -> SpillwayWork:
+        """For a caller that knows when the next forward pass needs the sum: `place` is an index, from the back of the
+        model, and a count."""
+        return self._all_reduce(tensor, None, None, lambda: place, layers)
+
+    def _all_reduce(self, tensors: Any, opts: Any, op: Any, next_place: Callable[[], Optional[Tuple[int, int]]],
+                    layers: LayerPolicy) -> SpillwayWork:
         tensor = one_of(tensors, "all_reduce")
         if tensor.layout == torch.sparse_coo:
             sparse = SparseAllReduce(tensor, opts if op is None else op)
             return self._work(sparse.start(self.member), [tensor])
         reduction = self._reduction([tensor], opts if op is None else op, "all_reduce")
         options = self._all_reduce_options(tensor, reduction)
+        place = next_place()
+        if place is not None:
+            layers.apply(options, *place)
         span = span_of(tensor, "all_reduce", options, self._world)
         return self._start("all_reduce", span, span, [tensor], reduction, options=options)
 
@@ -155,10 +167,18 @@ class SpillwayGroup(ProcessGroup):
     # ---- Data movement ----
 
     def broadcast(self, tensors: Any, opts: Any = None, root: Optional[int] = None) -> SpillwayWork:
-        tensor = one_of(tensors, "broadcast")
-        root = root_of(opts, root)
+        return self._broadcast(one_of(tensors, "broadcast"), root_of(opts, root))
+
+    def broadcast_urgently(self, tensor: torch.Tensor) -> SpillwayWork:
+        """From the first rank, before all else that travels."""
+        options = self.communicator.options()
+        options.priority = MAX_LEVEL
+        return self._broadcast(tensor, 0, options)
+
+    def _broadcast(self, tensor: torch.Tensor, root: int,
+                   options: Optional[abi.OperationOptions] = None) -> SpillwayWork:
         span = HostSpan([tensor], "broadcast")
-        return self._start("broadcast", span if root == self._rank else None, span, [tensor], root)
+        return self._start("broadcast", span if root == self._rank else None, span, [tensor], root, options=options)
 
     def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
         tensor = one_of(input_tensors, "all_gather")
@@ -286,11 +306,7 @@ class SpillwayGroup(ProcessGroup):
 
     def _all_reduce_options(self, tensor: torch.Tensor, reduction: int) -> abi.OperationOptions:
         codec = self._codec if self._codec is not None and self._codec.applies_to(tensor, reduction) else None
-        options = self.communicator.options() if codec is None else codec.options_in_turn(self.member, tensor)
-        place = self._backward_order.next_place()
-        if place is not None:
-            self._layers.apply(options, *place)
-        return options
+        return self.communicator.options() if codec is None else codec.options_in_turn(self.member, tensor)
 
     def _begin_send(self, tensor: torch.Tensor, peer: int, tag: int) -> Operation:
         span = HostSpan([tensor], "send")

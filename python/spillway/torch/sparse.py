@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An all-reduce of sparse COO tensors: their coalesced sum, the same at all ranks, added in the order of ranks.
+"""An all-reduce of sparse COO tensors: their coalesced sum, the same at all ranks.
 
 Ranks exchange their sizes, then their entries, padded to the largest; each rank adds for itself. The second of the
 two operations keeps its turn: later calls begin after it. float16 and bfloat16 are added as float32 and rounded once,
