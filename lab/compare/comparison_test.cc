@@ -55,14 +55,14 @@ TEST(Transport, VariablesSayBackendHookModeBitsAndCarrier) {
   EXPECT_TRUE(sets((*all)[4], "SPILLWAY_CODEC=planes"));
   EXPECT_TRUE(sets((*all)[4], "SPILLWAY_BITS=16"));
   EXPECT_EQ((*all)[5].defaults, (Words{"SPILLWAY_CODEC=planes"}));
-  EXPECT_TRUE(sets((*all)[5], "SPILLWAY_CARRIER=udp"));
+  EXPECT_TRUE(sets((*all)[5], "SPILLWAY_CARRIER=auto"));
   EXPECT_EQ((*all)[6].defaults, (Words{"SPILLWAY_CODEC=planes"}));
   EXPECT_TRUE(sets((*all)[6], "SPILLWAY_CARRIER=tcp"));
   EXPECT_TRUE(sets((*all)[6], "SPILLWAY_LAB_BACKEND=spillway"));
   EXPECT_TRUE(sets((*all)[5], "SPILLWAY_LAB_HOOK="));
   EXPECT_EQ((*all)[5].flat, "spillway-flat");
   EXPECT_EQ((*all)[7].defaults, (*all)[5].defaults);
-  EXPECT_TRUE(sets((*all)[7], "SPILLWAY_CARRIER=udp"));
+  EXPECT_TRUE(sets((*all)[7], "SPILLWAY_CARRIER=auto"));
   EXPECT_TRUE(sets((*all)[7], "SPILLWAY_LAB_HOOK=flat"));
 }
 

@@ -59,11 +59,11 @@ const std::vector<Transport>& known_transports() {
       over_gloo("tcp-bbr", "bbr", "", "tcp"),
       over_gloo("tcp-fp16", kCubic, "fp16", "tcp-fp16"),
       over_gloo("tcp-powersgd", kCubic, "powersgd", "tcp-powersgd"),
-      over_spillway("spillway-exact", "tcp", "udp", {"SPILLWAY_CODEC=exact"}, {}),
-      over_spillway("spillway-16", "tcp-fp16", "udp", {"SPILLWAY_CODEC=planes", "SPILLWAY_BITS=16"},
-                    {}),
-      over_spillway("spillway", "spillway-over-tcp", "udp", {}, {"SPILLWAY_CODEC=planes"}),
-      over_spillway(kFlat, "spillway-over-tcp", "udp", {}, {"SPILLWAY_CODEC=planes"}),
+      over_spillway("spillway-exact", "tcp", "auto", {"SPILLWAY_CODEC=exact"}, {}),
+      over_spillway("spillway-16", "tcp-fp16", "auto",
+                    {"SPILLWAY_CODEC=planes", "SPILLWAY_BITS=16"}, {}),
+      over_spillway("spillway", "spillway-over-tcp", "auto", {}, {"SPILLWAY_CODEC=planes"}),
+      over_spillway(kFlat, "spillway-over-tcp", "auto", {}, {"SPILLWAY_CODEC=planes"}),
       over_spillway("spillway-over-tcp", "spillway-over-tcp", "tcp", {},
                     {"SPILLWAY_CODEC=planes"})};
   return kTransports;

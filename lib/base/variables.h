@@ -172,8 +172,8 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .choices = "auto,udp,tcp",
      .otherwise = "auto",
      .readers = "library",
-     .meaning = "carrier of packets, the same at all ranks; auto: UDP, and TCP to peers that UDP "
-                "does not reach"},
+     .meaning = "carrier of packets, the same at all ranks; auto: UDP, TCP to peers that UDP does "
+                "not reach, and TCP for large all-reduces where trials find it faster"},
     {.name = "SPILLWAY_ALGORITHM",
      .topic = internal::kNetwork,
      .kind = VariableKind::kChoice,
@@ -191,8 +191,8 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .otherwise = "0",
      .readers = "library",
      .meaning = "number of consecutive ranks under one switch, the same at all ranks and for every "
-                "communicator of the process. With thin links between switches, large exact "
-                "all-reduces then go in two levels. 0: unknown"},
+                "communicator of the process. If it is a power of two, large exact all-reduces try "
+                "two levels first. 0: unknown, and found by trials"},
     {.name = "SPILLWAY_SECRET",
      .topic = internal::kNetwork,
      .kind = VariableKind::kSecret,

@@ -64,6 +64,12 @@ base::Result<ByteLayout> ByteLayout::make(const packetize::PacketLimits& limits)
   return layout;
 }
 
+ByteLayout ByteLayout::on_stream() {
+  ByteLayout layout = make(packetize::PacketLimits::on_stream()).value();
+  layout.carrier = transport::Carrier::kStream;
+  return layout;
+}
+
 transport::SendOptions ByteLayout::send_options(const wire::MessageId& id, std::size_t bytes,
                                                 std::uint8_t priority,
                                                 transport::PayloadSource& source) const {
@@ -74,6 +80,7 @@ transport::SendOptions ByteLayout::send_options(const wire::MessageId& id, std::
   options.priority = priority;
   options.loss = kNoLoss;
   options.source = &source;
+  options.carrier = carrier;
   return options;
 }
 
@@ -88,6 +95,7 @@ transport::ReceiveOptions ByteLayout::receive_options(const wire::MessageId& id,
   options.priority = priority;
   options.loss = kNoLoss;
   options.sink = &sink;
+  options.carrier = carrier;
   return options;
 }
 

@@ -74,13 +74,14 @@ class PeerMemory {
   virtual const std::optional<MemoryFailure>& failure() const = 0;
 };
 
-// How packets carry bytes: the same for all messages of a communicator.
+// How packets on one carrier carry bytes: the same for all messages of a communicator that take it.
 struct ByteLayout {
   static constexpr unsigned kPlanes = SPILLWAY_MAX_PLANES;  // of a whole packet
   static constexpr transport::LossPolicy kNoLoss{.loss_bound_ppm = 0, .min_planes = kPlanes};
 
   // For packets that fit the MTU and, when cut, still show which message they belong to.
   static base::Result<ByteLayout> make(const packetize::PacketLimits& limits);
+  static ByteLayout on_stream();
 
   std::uint32_t packets(std::size_t bytes) const {
     return static_cast<std::uint32_t>((bytes + bytes_per_packet - 1) / bytes_per_packet);
@@ -107,6 +108,7 @@ struct ByteLayout {
   std::uint32_t bytes_per_packet = 0;
   std::uint32_t head_bytes = 0;
   std::uint32_t packet_bytes = 0;  // UDP payload of a full packet
+  transport::Carrier carrier = transport::Carrier::kDatagrams;
 };
 
 class ByteSource final : public transport::PayloadSource {

@@ -26,6 +26,17 @@ base::Status guarded(const Operation& operation, const Call& call) {
                       describe(operation), operation.bytes())};
 }
 
+// For large exact all-reduces, the usual one first.
+std::vector<Algorithm> plans_to_try(const EngineConfig& config) {
+  if (level_factors(config.group, config.plan).empty()) {
+    return {Algorithm::kAutomatic};
+  }
+  if (config.plan.rack_ranks > 1) {
+    return {Algorithm::kHierarchical, Algorithm::kDirect};
+  }
+  return {Algorithm::kDirect, Algorithm::kHierarchical};
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<Engine>> Engine::make(const EngineConfig& config, ComputePool& pool,
@@ -46,9 +57,10 @@ Engine::Engine(const EngineConfig& config, const ByteLayout& layout, ComputePool
       next_sequence_(config.first_operation),
       sends_to_(config.group.world, SendsTo{config.first_operation, 0, {}}),
       matching_(config.group.world, config.first_operation) {
-  if (config.group.servers == 0 && config.group.world > 2) {
-    share_schedule_ =
-        std::make_unique<ShareSchedule>(config.group.world, config.limits.survey_bytes);
+  if (config.group.servers == 0 &&
+      (config.group.world > 2 || (config.group.world == 2 && config.may_stream))) {
+    ways_ = std::make_unique<Ways>(config.group.world, config.limits.survey_bytes,
+                                   plans_to_try(config), config.may_stream);
   }
   if (config.group.is_server()) {
     inbox_ = std::make_unique<CallInbox>(runs_.config(), config.first_operation);
@@ -117,12 +129,15 @@ bool Engine::uses_residual_of(std::uint64_t tensor) const {
 void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
                    base::Instant now) {
   std::unique_ptr<OperationRun> run;
-  const ShareUse use = choose_shares(waiting.operation);
-  const base::Status status = guarded(waiting.operation, [&]() -> base::Status {
-    const std::optional<Tolerance>& tolerance = waiting.operation.tolerance;
+  const Operation& operation = waiting.operation;
+  const bool has_choice = is_surveyed(operation);
+  const Ways::Choice choice =
+      has_choice ? ways_->begin(traffic_of(operation), operation.bytes()) : Ways::Choice{};
+  const base::Status status = guarded(operation, [&]() -> base::Status {
+    const std::optional<Tolerance>& tolerance = operation.tolerance;
     const bool is_residual_free = tolerance && !uses_residual_of(tolerance->feedback_tensor);
     base::Result<std::unique_ptr<OperationRun>> made =
-        runs_.make(waiting.operation, key, use.shares, is_residual_free);
+        runs_.make(operation, key, choice, is_residual_free);
     if (made.ok()) {
       run = std::move(made).value();
     }
@@ -133,8 +148,15 @@ void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoin
     fail_waiting(waiting, now);
     return;
   }
+  if (has_choice) {
+    running_[key].choice = choice;
+    run->report().carrier = choice.way.carrier;
+    if (config_.may_stream && !std::exchange(has_asked_for_streams_, true)) {
+      listener_.on_streams_wanted();
+    }
+  }
   begin(waiting, key, std::move(run), endpoint, now);
-  if (use.is_survey) {
+  if (choice.is_survey) {
     survey(key, endpoint, now);
   }
 }
@@ -186,6 +208,10 @@ void Engine::complete(Active& active, base::Instant now) {
   active.is_complete = true;
   OperationReport& report = active.run->report();
   report.finished = now;
+  if (active.choice) {
+    const Operation& operation = active.run->operation();
+    ways_->on_end(traffic_of(operation), *active.choice, operation.bytes(), report.started, now);
+  }
   count_parts(active, report);
   listener_.on_complete(active.token, {}, report);
 }

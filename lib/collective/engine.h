@@ -42,10 +42,11 @@
 
 #include "collective/calls.h"
 #include "collective/engine_config.h"
-#include "collective/link_shares.h"
 #include "collective/matching.h"
 #include "collective/operation_run.h"
 #include "collective/run_factory.h"
+#include "collective/survey.h"
+#include "collective/ways.h"
 
 namespace spillway::collective {
 
@@ -55,6 +56,9 @@ class EngineListener {
   // Called once for every submitted operation. The caller's memory is free again.
   virtual void on_complete(std::uint64_t token, const base::Status& status,
                            const OperationReport& report) = 0;
+  // Called once, where EngineConfig::may_stream: large all-reduces may take streams, and are tried
+  // on them as soon as Endpoint::has_all_streams() at every rank.
+  virtual void on_streams_wanted() {}
 };
 
 class Engine {
@@ -97,7 +101,7 @@ class Engine {
   // At a parameter server: all workers have left and nothing is left to do.
   bool is_service_over() const { return inbox_->has_everybody_left() && is_idle(); }
   // Shares of the latest all-reduce that they matter to.
-  Shares shares() const { return share_schedule_ ? share_schedule_->shares() : Shares(); }
+  Shares shares() const { return ways_ ? ways_->shares() : Shares(); }
   std::size_t running() const { return running_.size(); }
   std::size_t waiting() const { return waiting_.size() + held_sends_; }
   // No caller waits for an operation of this rank.
@@ -120,7 +124,8 @@ class Engine {
     bool is_complete = false;  // its caller was told; it still owes other ranks something
     std::optional<base::Instant> first_message{};  // when the first could leave
     base::Instant last_message{};                  // when the latest came or arrived
-    std::unique_ptr<CapacityNotes> notes{};        // notes of a survey, if it is one
+    std::unique_ptr<SurveyNotes> notes{};          // notes of a survey, if it is one
+    std::optional<Ways::Choice> choice{};          // if its way was chosen by trials
 
     bool is_idle() const { return run->is_idle() && (!notes || notes->is_idle()); }
   };
@@ -218,13 +223,8 @@ class Engine {
   void on_call_event(const transport::Event& event, transport::Endpoint& endpoint,
                      base::Instant now);
   void open(const OpenedCall& opened, transport::Endpoint& endpoint, base::Instant now);
-  // ---- events: shares of links
-  struct ShareUse {
-    Shares shares{};
-    bool is_survey = false;
-  };
-  bool has_shares(const Operation& operation) const;
-  ShareUse choose_shares(const Operation& operation);
+  // ---- events: surveys
+  bool is_surveyed(const Operation& operation) const;
   std::uint64_t own_capacity(const transport::Endpoint& endpoint, base::Instant now) const;
   void survey(Key key, transport::Endpoint& endpoint, base::Instant now);
   void on_note_event(const transport::Event& event, Key key, transport::Endpoint& endpoint,
@@ -275,9 +275,10 @@ class Engine {
   std::vector<SendsTo> sends_to_;  // by peer
   ReceiveMatching matching_;
   std::uint64_t unnumbered_ = 0;  // point-to-point operations without a number, so far
-  std::unique_ptr<ShareSchedule> share_schedule_;  // null where shares never matter
-  std::unique_ptr<CallOutbox> outbox_;             // at a worker with servers only
-  std::unique_ptr<CallInbox> inbox_;               // at a server only
+  std::unique_ptr<Ways> ways_;    // null where there is nothing to choose
+  bool has_asked_for_streams_ = false;
+  std::unique_ptr<CallOutbox> outbox_;  // at a worker with servers only
+  std::unique_ptr<CallInbox> inbox_;    // at a server only
   bool is_watching_ = false;
   std::vector<Closed> closed_;
   std::optional<base::Status> failure_;

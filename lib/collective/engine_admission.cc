@@ -11,7 +11,7 @@
 // room. Urgent operations make it slower but never stop it. Its notes to late ranks in the
 // background (those of an agreement included) are part of its messages.
 //
-// A large all-reduce may also wait for an earlier survey's notes (link_shares.h). Ranks send them
+// A large all-reduce may also wait for an earlier survey's notes (ways.h). Ranks send them
 // as they begin that survey, an operation before it, so the notes do not depend on it.
 //
 // Sends have limits of their own, and so have receives. A receive has found its message when it
@@ -55,7 +55,7 @@ bool Engine::may_begin_next() const {
   const std::size_t servers = config_.group.servers;
   const bool may_call = !outbox_ || outbox_->size() == 0 ||
                         (outbox_->size() + 1) * servers <= config_.limits.call_messages;
-  const bool has_notes = !has_shares(waiting_.front().operation) || !share_schedule_->is_waiting();
+  const bool has_notes = !is_surveyed(waiting_.front().operation) || !ways_->is_waiting();
   if (!may_call || !has_notes || group_running_ == 0) {
     return may_call && has_notes;
   }

@@ -49,6 +49,8 @@ struct EngineConfig {
   PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any; outlives the engine
   PlanOptions plan{};
   ShareRule shares = ShareRule::kAutomatic;
+  // Streams to the other ranks can be opened, beside datagrams; the same at all ranks.
+  bool may_stream = false;
   ChunkRule entropy_chunks =
       ChunkRule::kStriped;  // for entropy-coded all-reduces; the same at all ranks
   EngineLimits limits{};

@@ -5,7 +5,7 @@
 //
 //   announcements    of messages that no receive has claimed yet (matching.h)
 //   calls            from workers to parameter servers (calls.h)
-//   capacity notes   of surveys, which divide large all-reduces among the ranks (link_shares.h)
+//   notes            of surveys, which decide how large all-reduces are carried out (ways.h)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -79,7 +79,7 @@ void Engine::on_message_event(const transport::Event& event, transport::Endpoint
   if (outcome == transport::Outcome::kPeerDead) {
     return;  // the event that names the peer follows
   }
-  if (found->second.notes && CapacityNotes::is_one(received != nullptr ? received->id : sent->id)) {
+  if (found->second.notes && SurveyNotes::is_one(received != nullptr ? received->id : sent->id)) {
     on_note_event(event, key, endpoint, now);
     return;
   }
@@ -268,29 +268,21 @@ void Engine::open(const OpenedCall& opened, transport::Endpoint& endpoint, base:
   enqueue({operation, /*token=*/opened.sequence, opened.sequence, now}, endpoint, now);
 }
 
-// ------------------------------------------------------------------ shares of links
+// ------------------------------------------------------------------ surveys
 
 // Not with entropy and sketch, whose chunks are cut by cost. Not with deadlines: all pieces are
 // then under way at once, in room for those of equal shards, and no rank waits for a late rank, or
 // for its note.
-bool Engine::has_shares(const Operation& operation) const {
-  if (!share_schedule_ || config_.group.world > kMostRanks || operation.kind != Kind::kAllReduce ||
+bool Engine::is_surveyed(const Operation& operation) const {
+  if (!ways_ || config_.group.world > kMostRanks || operation.kind != Kind::kAllReduce ||
       operation.bytes() < kLeastBytes ||
       operation.bytes() / runs_.plan().piece_bytes >= kMostPieces ||
       (operation.tolerance && (operation.tolerance->least_contributors > 0.0 ||
                                uses_entropy(operation.tolerance->codec)))) {
     return false;
   }
-  return operation.tolerance ||
-         choose_algorithm(operation, config_.group, runs_.plan()) == Algorithm::kDirect;
-}
-
-Engine::ShareUse Engine::choose_shares(const Operation& operation) {
-  if (!has_shares(operation)) {
-    return {};
-  }
-  const bool is_survey = share_schedule_->begin(operation.bytes());
-  return {share_schedule_->shares(), is_survey};
+  return operation.tolerance || operation.algorithm == Algorithm::kAutomatic ||
+         operation.algorithm == Algorithm::kDirect;
 }
 
 // Ranks that share memory use their links in ways that shares do not account for.
@@ -310,22 +302,22 @@ void Engine::survey(Key key, transport::Endpoint& endpoint, base::Instant now) {
   }
   const OperationRun& run = *found->second.run;
   const wire::MessageId like{.operation = key, .signature = run.signature()};
-  found->second.notes = std::make_unique<CapacityNotes>(like, runs_.config());
-  const std::uint64_t own = own_capacity(endpoint, now);
-  share_schedule_->record(config_.group.rank, own);
+  found->second.notes = std::make_unique<SurveyNotes>(like, runs_.config());
+  const RankNote own = ways_->own_note(own_capacity(endpoint, now), endpoint.has_all_streams());
+  ways_->record(config_.group.rank, own);
   RunContext context = this->context(endpoint, now);
   after(key, found->second.notes->start(own, context), endpoint, now);
 }
 
 void Engine::on_note_event(const transport::Event& event, Key key, transport::Endpoint& endpoint,
                            base::Instant now) {
-  CapacityNotes& notes = *running_.find(key)->second.notes;
+  SurveyNotes& notes = *running_.find(key)->second.notes;
   if (const auto* sent = std::get_if<transport::SendReport>(&event)) {
     notes.on_sent(*sent);
   } else {
     const auto& received = std::get<transport::ReceiveReport>(event);
-    if (const std::optional<std::uint64_t> capacity = notes.on_received(received)) {
-      share_schedule_->record(received.id.source, *capacity);
+    if (const std::optional<RankNote> note = notes.on_received(received)) {
+      ways_->record(received.id.source, *note);
     }
   }
   after(key, {}, endpoint, now);
@@ -339,7 +331,7 @@ void Engine::leave_surveys(const Closed& closed, transport::Endpoint& endpoint, 
   std::vector<Key> over;
   for (const auto& [key, active] : running_) {
     if (active.notes && active.notes->on_left(closed.rank, context)) {
-      share_schedule_->give_up();
+      ways_->give_up();
       over.push_back(key);
     }
   }

@@ -92,54 +92,6 @@ TEST(ShareSolver, AnyNumbersGiveShares) {
   EXPECT_EQ(best_shares(std::array<std::uint64_t, 2>{1, 1000}), Shares());
 }
 
-// ------------------------------------------------------------------ the schedule
-
-constexpr std::size_t kLarge = 1'000'000;  // bytes between surveys
-
-void record_all(ShareSchedule& schedule) {
-  schedule.record(0, 300);
-  schedule.record(1, 1000);
-  schedule.record(2, 1000);
-}
-
-TEST(ShareSchedule, WhatASurveyTellsCountsAFewOperationsLater) {
-  ShareSchedule schedule(3, kLarge);
-  EXPECT_FALSE(schedule.begin(kLarge / 2));
-  EXPECT_TRUE(schedule.begin(kLarge / 2));
-  record_all(schedule);
-  for (unsigned later = 1; later <= ShareSchedule::kLag; ++later) {
-    EXPECT_FALSE(schedule.is_waiting());
-    EXPECT_TRUE(schedule.shares().are_equal());
-    EXPECT_FALSE(schedule.begin(kLarge));  // one survey at a time
-  }
-  EXPECT_FALSE(schedule.shares().are_equal());
-  EXPECT_TRUE(schedule.begin(1));
-}
-
-TEST(ShareSchedule, WaitsForNotesOnlyWhereTheyMatter) {
-  ShareSchedule schedule(3, kLarge);
-  EXPECT_TRUE(schedule.begin(kLarge));
-  for (unsigned later = 1; later < ShareSchedule::kLag; ++later) {
-    EXPECT_FALSE(schedule.is_waiting());
-    schedule.begin(kLarge);
-  }
-  EXPECT_TRUE(schedule.is_waiting());
-  record_all(schedule);
-  EXPECT_FALSE(schedule.is_waiting());
-}
-
-TEST(ShareSchedule, ARankThatHasLeftIsNotWaitedFor) {
-  ShareSchedule schedule(3, kLarge);
-  EXPECT_TRUE(schedule.begin(kLarge));
-  schedule.record(0, 300);
-  schedule.give_up();
-  for (unsigned later = 1; later <= ShareSchedule::kLag; ++later) {
-    EXPECT_FALSE(schedule.is_waiting());
-    schedule.begin(kLarge);
-  }
-  EXPECT_TRUE(schedule.shares().are_equal());
-}
-
 }  // namespace
 
 }  // namespace spillway::collective

@@ -36,6 +36,7 @@ struct Floating {
   using Value = T;
   static Value widen(Stored stored) { return stored; }
   static Stored narrow(Value value) { return quiet(value); }
+  static Value rounded(Value value) { return value; }
 };
 
 struct Float16 {
@@ -43,6 +44,7 @@ struct Float16 {
   using Value = float;
   static Value widen(Stored stored) { return float16_to_float(stored); }
   static Stored narrow(Value value) { return float_to_float16(value); }
+  static Value rounded(Value value) { return widen(narrow(value)); }
 };
 
 struct Bfloat16 {
@@ -50,6 +52,7 @@ struct Bfloat16 {
   using Value = float;
   static Value widen(Stored stored) { return bfloat16_to_float(stored); }
   static Stored narrow(Value value) { return float_to_bfloat16(value); }
+  static Value rounded(Value value) { return widen(narrow(value)); }
 };
 
 template <typename T>
@@ -58,6 +61,7 @@ struct Integer {
   using Value = T;
   static Value widen(Stored stored) { return stored; }
   static Stored narrow(Value value) { return value; }
+  static Value rounded(Value value) { return value; }
 };
 
 template <typename Format>
@@ -185,27 +189,52 @@ struct Reduction {
   std::size_t divisor;  // 0: none
 };
 
-// Few sources run abreast, through registers: a tile is read from all of them before any of it is
-// written, so that the target may be one of them.
-constexpr std::size_t kTile = 32;
+// Up to so many sources run abreast, through registers.
 constexpr std::size_t kMaxAbreast = 4;
 
-// Returns how many elements it has done: all but less than a tile.
-template <typename Format, typename Op, std::size_t... Later>
-[[gnu::noinline]] std::size_t reduce_tiles(const Reduction& job, std::index_sequence<Later...>) {
+// Element `i` of the tree over the sources, before it is rounded.
+template <typename Format, typename Op, std::size_t Count>
+typename Format::Value fold_abreast(const std::array<const std::uint8_t*, Count>& sources,
+                                    std::size_t i) {
+  static_assert(Count >= 1 && Count <= kMaxAbreast);
+  const auto at = [&](std::size_t source) { return load<Format>(sources[source], i); };
+  if constexpr (Count == 1) {
+    return at(0);
+  } else if constexpr (Count == 2) {
+    return Op::fold(at(0), at(1));
+  } else if constexpr (Count == 3) {
+    return Op::fold(Format::rounded(Op::fold(at(0), at(1))), at(2));
+  } else {
+    return Op::fold(Format::rounded(Op::fold(at(0), at(1))),
+                    Format::rounded(Op::fold(at(2), at(3))));
+  }
+}
+
+template <std::size_t Count>
+std::array<const std::uint8_t*, Count> starts_at(const std::uint8_t* const* sources,
+                                                 std::size_t offset) {
+  std::array<const std::uint8_t*, Count> starts;
+  for (std::size_t k = 0; k < Count; ++k) {
+    starts[k] = sources[k] + offset;
+  }
+  return starts;
+}
+
+// A tile is read from all sources before any of it is written, so that the target may be one of
+// them. Returns how many elements it has done: all but less than a tile.
+constexpr std::size_t kTile = 32;
+
+template <typename Format, typename Op, std::size_t Count>
+[[gnu::noinline]] std::size_t reduce_tiles(const Reduction& job) {
   using Value = typename Format::Value;
-  const std::uint8_t* const source = job.sources[0];
-  [[maybe_unused]] const std::array<const std::uint8_t*, sizeof...(Later)> later{
-      job.sources[Later + 1]...};
+  const auto sources = starts_at<Count>(job.sources.data(), 0);
   std::uint8_t* const target = job.target;
   const Ending<Value> end = ending<Value>(job.divisor);
   const std::size_t whole = job.count / kTile * kTile;
   for (std::size_t first = 0; first < whole; first += kTile) {
     std::array<Value, kTile> tile;
     for (std::size_t i = 0; i < kTile; ++i) {
-      Value value = load<Format>(source, first + i);
-      ((value = Op::fold(value, load<Format>(later[Later], first + i))), ...);
-      tile[i] = value;
+      tile[i] = fold_abreast<Format, Op>(sources, first + i);
     }
     finish_block<Value>(end, tile);
     for (std::size_t i = 0; i < kTile; ++i) {
@@ -215,8 +244,11 @@ template <typename Format, typename Op, std::size_t... Later>
   return whole;
 }
 
-// Many sources are folded, a few at a time, into a block that stays in the first-level cache.
+// More sources meet in blocks that stay in the first-level cache, one for each level of the tree.
 constexpr std::size_t kBlockBytes = 4096;
+
+template <typename Format>
+using Block = std::array<typename Format::Value, kBlockBytes / sizeof(typename Format::Value)>;
 
 template <typename Format>
 [[gnu::noinline]] void widen_all(const std::uint8_t* __restrict from, std::size_t count,
@@ -234,16 +266,45 @@ template <typename Format>
   }
 }
 
-template <typename Format, typename Op, std::size_t... Each>
-[[gnu::noinline]] void fold_all(const std::uint8_t* const* sources, std::size_t offset,
-                                std::size_t count, typename Format::Value* __restrict values,
-                                std::index_sequence<Each...>) {
-  const std::array<const std::uint8_t*, sizeof...(Each)> from{(sources[Each] + offset)...};
+template <typename Format, typename Op, std::size_t Count>
+[[gnu::noinline]] void fold_few(const std::uint8_t* const* first, std::size_t offset,
+                                std::size_t count, typename Format::Value* __restrict to) {
+  const auto sources = starts_at<Count>(first, offset);
   for (std::size_t i = 0; i < count; ++i) {
-    typename Format::Value value = values[i];
-    ((value = Op::fold(value, load<Format>(from[Each], i))), ...);
-    values[i] = value;
+    to[i] = fold_abreast<Format, Op>(sources, i);
   }
+}
+
+template <typename Format, typename Op>
+[[gnu::noinline]] void fold_halves(const typename Format::Value* __restrict right,
+                                   std::size_t count, typename Format::Value* __restrict left) {
+  for (std::size_t i = 0; i < count; ++i) {
+    left[i] = Op::fold(Format::rounded(left[i]), Format::rounded(right[i]));
+  }
+}
+
+// The tree over the sources, before its top is rounded.
+template <typename Format, typename Op>
+void fold_tree(std::span<const std::uint8_t* const> sources, std::size_t offset, std::size_t count,
+               Block<Format>& sum) {
+  const std::uint8_t* const* const first = sources.data();
+  switch (sources.size()) {
+    case 1:
+      return fold_few<Format, Op, 1>(first, offset, count, sum.data());
+    case 2:
+      return fold_few<Format, Op, 2>(first, offset, count, sum.data());
+    case 3:
+      return fold_few<Format, Op, 3>(first, offset, count, sum.data());
+    case kMaxAbreast:
+      return fold_few<Format, Op, kMaxAbreast>(first, offset, count, sum.data());
+    default:
+      break;
+  }
+  const std::size_t left = left_of_tree(sources.size());
+  Block<Format> right;
+  fold_tree<Format, Op>(sources.first(left), offset, count, sum);
+  fold_tree<Format, Op>(sources.subspan(left), offset, count, right);
+  fold_halves<Format, Op>(right.data(), count, sum.data());
 }
 
 // ---- Loops over buffers
@@ -251,22 +312,11 @@ template <typename Format, typename Op, std::size_t... Each>
 template <typename Format, typename Op>
 void reduce_blocks(const Reduction& job, std::size_t first) {
   using Value = typename Format::Value;
-  std::array<Value, kBlockBytes / sizeof(Value)> block;
-  const std::uint8_t* const* const sources = job.sources.data();
-  const std::size_t source_count = job.sources.size();
+  Block<Format> block;
   for (; first < job.count; first += block.size()) {
     const std::size_t count = std::min(block.size(), job.count - first);
     const std::size_t offset = first * sizeof(typename Format::Stored);
-    widen_all<Format>(sources[0] + offset, count, block.data());
-    std::size_t next = 1;
-    for (; next + kMaxAbreast <= source_count; next += kMaxAbreast) {
-      fold_all<Format, Op>(sources + next, offset, count, block.data(),
-                           std::make_index_sequence<kMaxAbreast>());
-    }
-    for (; next < source_count; ++next) {
-      fold_all<Format, Op>(sources + next, offset, count, block.data(),
-                           std::make_index_sequence<1>());
-    }
+    fold_tree<Format, Op>(job.sources, offset, count, block);
     finish_block(ending<Value>(job.divisor), std::span(block).first(count));
     narrow_all<Format>(block.data(), count, job.target + offset);
   }
@@ -276,13 +326,13 @@ template <typename Format, typename Op>
 std::size_t reduce_abreast(const Reduction& job) {
   switch (job.sources.size()) {
     case 1:
-      return reduce_tiles<Format, Op>(job, std::make_index_sequence<0>());
+      return reduce_tiles<Format, Op, 1>(job);
     case 2:
-      return reduce_tiles<Format, Op>(job, std::make_index_sequence<1>());
+      return reduce_tiles<Format, Op, 2>(job);
     case 3:
-      return reduce_tiles<Format, Op>(job, std::make_index_sequence<2>());
+      return reduce_tiles<Format, Op, 3>(job);
     case kMaxAbreast:
-      return reduce_tiles<Format, Op>(job, std::make_index_sequence<kMaxAbreast - 1>());
+      return reduce_tiles<Format, Op, kMaxAbreast>(job);
     default:
       return 0;
   }

@@ -3,10 +3,15 @@
 // The arithmetic of collectives: folds elements of several buffers into one.
 //
 // Results are the same bits on every machine, whatever its vectors are:
-// - Sources are folded strictly in the order given, ((s0 + s1) + s2) + ...; nothing is reassociated
-//   or fused. Vectors run across elements, never across sources.
-// - float16 and bfloat16 are summed (and multiplied) as floats over all sources and rounded once,
-//   at the end, to nearest, ties to even. Sums beyond the range become infinities.
+// - Sources are folded in pairs, in the order given: ((s0 + s1) + (s2 + s3)) + ..., a tree whose
+// left
+//   half is the largest power of two (left_of_tree()). Nothing is fused or reordered beyond that.
+//   Sums of aligned runs of 2^k sources are nodes of that tree, so that any plan which adds such
+//   runs first, and then their sums, ends with the same bits.
+// - float16 and bfloat16 are added (and multiplied) as floats, and every result is rounded to its
+//   type, to nearest, ties to even: a sum on its way to the next rank is no different from one
+//   that stays. Only an average divides the last sum before that is rounded. Sums beyond the range
+//   become infinities.
 // - An element is NaN where any source is (min and max too), where infinities cancel or meet a zero
 //   in a product. It is then always the positive quiet NaN without a payload, because processors
 //   differ in which NaN an addition makes. That holds for a single source as well.
@@ -34,7 +39,12 @@ namespace spillway::collective {
 inline constexpr std::size_t kMaxSources = 4096;
 inline constexpr std::size_t kMaxAverageOver = std::size_t{1} << 24;  // up to here exact as a float
 
-// target[i] = sources[0][i] folded with sources[1][i], sources[2][i], ... for i < count elements.
+// Where the tree over `sources` (2 or more) divides: so many belong to its left half.
+constexpr std::size_t left_of_tree(std::size_t sources) {
+  return std::bit_floor(sources - 1);
+}
+
+// target[i] = the tree over sources[0][i], sources[1][i], ... for i < count elements.
 // `average_over`, for kAverage only, divides the folded sum. Zero leaves the sum as it is, for
 // partial results that go on to the next rank. One to kMaxSources sources.
 void reduce(DataType type, ReduceOp op, std::span<const std::uint8_t* const> sources,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reductions against a fold written element by element, bit for bit.
+// Reductions against a tree written element by element, bit for bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -119,6 +120,25 @@ T plain_fold(ReduceOp op, T a, T b) {
   return op == ReduceOp::kMin ? std::min(a, b) : std::max(a, b);
 }
 
+// The tree over the elements from `first` on, without rounding its top.
+template <typename Stored, typename Value>
+Value plain_tree(ReduceOp op, std::span<const Value> elements) {
+  if (elements.size() == 1) {
+    return elements[0];
+  }
+  const auto half = [&](std::span<const Value> part) {
+    const Value sum = plain_tree<Stored, Value>(op, part);
+    Stored stored;
+    write(sum, stored);
+    return read(stored);
+  };
+  std::size_t left = 1;
+  while (2 * left < elements.size()) {
+    left *= 2;
+  }
+  return plain_fold(op, half(elements.first(left)), half(elements.subspan(left)));
+}
+
 template <typename Stored>
 Bytes plain_reduce(ReduceOp op, const std::vector<const std::uint8_t*>& sources, std::size_t count,
                    std::size_t average_over) {
@@ -129,10 +149,11 @@ Bytes plain_reduce(ReduceOp op, const std::vector<const std::uint8_t*>& sources,
       std::memcpy(&stored, source + i * sizeof(Stored), sizeof(Stored));
       return read(stored);
     };
-    auto value = element(sources[0]);
-    for (std::size_t k = 1; k < sources.size(); ++k) {
-      value = plain_fold(op, value, element(sources[k]));
+    std::vector<decltype(element(sources[0]))> elements;
+    for (const std::uint8_t* source : sources) {
+      elements.push_back(element(source));
     }
+    auto value = plain_tree<Stored, decltype(element(sources[0]))>(op, elements);
     if (op == ReduceOp::kAverage && average_over > 0) {
       value = value / static_cast<decltype(value)>(average_over);
     }
@@ -283,9 +304,9 @@ INSTANTIATE_TEST_SUITE_P(Types, ReductionOfType, testing::Range(std::size_t{0}, 
                            return data_type_name(static_cast<DataType>(tested.param));
                          });
 
-TEST_P(ReductionOfType, IsTheFoldInOrder) {
+TEST_P(ReductionOfType, IsTheTreeInPairs) {
   for (std::size_t op = 0; op < kReduceOps; ++op) {
-    for (const std::size_t sources : {1, 2, 3, 4, 5, 10}) {
+    for (const std::size_t sources : {1, 2, 3, 4, 5, 7, 11}) {
       for (const std::size_t count : {0, 1, 7, 31, 33, 1023, 2051}) {
         for (const std::size_t misaligned : {0, 1, 3}) {
           for (const std::size_t in_place : {kApart, std::size_t{0}, sources - 1}) {
@@ -353,21 +374,58 @@ float reduce_floats(ReduceOp op, const std::vector<float>& elements, std::size_t
   return reduce_one(DataType::kFloat32, op, elements, over);
 }
 
-TEST(Reduction, SumsInTheOrderGiven) {
+TEST(Reduction, SumsInPairs) {
   EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1e8F, 1.0F, -1e8F}), 0.0F);
   EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1e8F, -1e8F, 1.0F}), 1.0F);
-  EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1e8F, 1.0F, 1.0F, 1.0F, 1.0F, -1e8F}), 0.0F);
   EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1e8F, -1e8F, 1.0F, 1.0F, 1.0F, 1.0F}), 4.0F);
+  // The ones meet before they meet the large numbers, but one, which is lost in them.
+  EXPECT_EQ(reduce_floats(ReduceOp::kSum, {1e8F, 1.0F, 4.0F, 4.0F, 4.0F, -1e8F}), 8.0F);
 }
 
-TEST(Reduction, HalvesAreRoundedOnceAtTheEnd) {
-  // 2048 + 1 is a tie in float16 and falls back to 2048; the float in between keeps each 1.
+// A plan that adds aligned runs of a power of two first, and then their sums, gets the same bits.
+TEST_P(ReductionOfType, SumsOfAlignedRunsGiveTheSameBits) {
+  constexpr std::size_t kCount = 301;
+  for (std::size_t index = 0; index < kReduceOps; ++index) {
+    const auto op = static_cast<ReduceOp>(index);
+    for (std::size_t ranks = 2; has_reduction(type(), op) && ranks <= 20; ++ranks) {
+      std::vector<Bytes> inputs;
+      std::vector<const std::uint8_t*> sources;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        inputs.push_back(some_elements(type(), kCount, 1000 * ranks + rank));
+      }
+      for (const Bytes& input : inputs) {
+        sources.push_back(input.data());
+      }
+      Bytes at_once(inputs[0].size());
+      reduce(type(), op, sources, kCount, at_once.data(), ranks);
+      for (std::size_t run = 2; run < ranks; run *= 2) {
+        std::vector<Bytes> sums;
+        for (std::size_t first = 0; first < ranks; first += run) {
+          const std::size_t length = std::min(run, ranks - first);
+          sums.emplace_back(inputs[0].size());
+          reduce(type(), op, std::span(sources).subspan(first, length), kCount, sums.back().data(),
+                 0);
+        }
+        std::vector<const std::uint8_t*> runs;
+        for (const Bytes& sum : sums) {
+          runs.push_back(sum.data());
+        }
+        Bytes by_runs(inputs[0].size());
+        reduce(type(), op, runs, kCount, by_runs.data(), ranks);
+        EXPECT_TRUE(by_runs == at_once) << reduce_op_name(op) << ", " << ranks << " in " << run;
+      }
+    }
+  }
+}
+
+TEST(Reduction, EverySumOfHalvesIsRounded) {
+  // 2048 + 1 is a tie in float16 and falls back to 2048, each time.
   const std::vector<std::uint16_t> halves{0x6800, 0x3C00, 0x3C00};
-  EXPECT_EQ(reduce_one(DataType::kFloat16, ReduceOp::kSum, halves), 0x6801);
-  // Likewise 256 + 1 in bfloat16.
-  const std::vector<std::uint16_t> bfloats{0x4380, 0x3F80, 0x3F80};
+  EXPECT_EQ(reduce_one(DataType::kFloat16, ReduceOp::kSum, halves), 0x6800);
+  // Likewise 256 + 1 in bfloat16; two ones meet first.
+  const std::vector<std::uint16_t> bfloats{0x4380, 0x3F80, 0x3F80, 0x3F80};
   EXPECT_EQ(reduce_one(DataType::kBfloat16, ReduceOp::kSum, bfloats), 0x4381);
-  // A sum on the way may leave the range of the type, if its average comes back.
+  // The last sum may leave the range of the type, if its average comes back.
   const std::vector<std::uint16_t> large{0x7BFF, 0x7BFF};
   EXPECT_EQ(reduce_one(DataType::kFloat16, ReduceOp::kAverage, large, 2), 0x7BFF);
   EXPECT_EQ(reduce_one(DataType::kFloat16, ReduceOp::kSum, large), 0x7C00);
@@ -407,10 +465,10 @@ TEST(Reduction, BitsOfIntegersMeet) {
   EXPECT_EQ(reduce_one<std::uint8_t>(DataType::kUint8, ReduceOp::kBitXor, {0xF0, 0xFF, 1}), 0x0E);
 }
 
-TEST(Reduction, ProductsOfHalvesAreRoundedOnceAtTheEnd) {
-  // 200 * 400 leaves float16's range on the way; * 1/2 brings it back.
+TEST(Reduction, EveryProductOfHalvesIsRounded) {
+  // 200 * 400 leaves float16's range, and nothing brings it back.
   const std::vector<std::uint16_t> halves{0x5A40, 0x5E40, 0x3800};
-  EXPECT_EQ(reduce_one(DataType::kFloat16, ReduceOp::kProduct, halves), 0x78E2);
+  EXPECT_EQ(reduce_one(DataType::kFloat16, ReduceOp::kProduct, halves), kFloat16Infinity);
 }
 
 TEST(Reduction, IntegerAveragesTruncateTowardsZero) {

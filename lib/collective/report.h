@@ -113,6 +113,8 @@ struct OperationReport {
   std::uint64_t sequence = 0;
   Operation operation;
   Algorithm algorithm = Algorithm::kDirect;  // the one that was used
+  // The carrier of its data, where the job could choose.
+  transport::Carrier carrier = transport::Carrier::kDatagrams;
   base::Instant queued;
   base::Instant started;
   base::Instant finished;

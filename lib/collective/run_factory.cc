@@ -61,6 +61,7 @@ PlanOptions fitted(const EngineConfig& config, const ByteLayout& layout) {
 RunFactory::RunFactory(const EngineConfig& config, const ByteLayout& layout)
     : config_(config),
       run_config_{config.group, config.job, layout, config.memory},
+      stream_config_{config.group, config.job, ByteLayout::on_stream(), config.memory},
       scratch_(config.limits.scratch_kept) {
   config_.plan = fitted(config, layout);
 }
@@ -84,10 +85,11 @@ std::size_t RunFactory::tolerant_piece_bytes(const Operation& operation) const {
   options.max_message_bytes /= kEncodedShare;
   const std::size_t longest = longest_of(operation, config_.group) * sizeof(float);
   if (operation.tolerance->codec == Codec::kPlanes) {
-    options.piece_bytes = config_.group.servers > 0
-                              ? server_piece_bytes(longest, kLeastServerPiece, options.piece_bytes)
-                              : std::clamp(longest / kPlanesPieces, options.piece_bytes,
-                                           options.piece_bytes * kLongPiece);
+    options.piece_bytes =
+        config_.group.servers > 0
+            ? pipelined_piece_bytes(longest, kLeastServerPiece, options.piece_bytes)
+            : std::clamp(longest / kPlanesPieces, options.piece_bytes,
+                         options.piece_bytes * kLongPiece);
   }
   return piece_size(longest, sizeof(float), options.piece_bytes, options,
                     std::max<std::size_t>(most, 1));
@@ -176,7 +178,7 @@ base::Status RunFactory::admit(const Operation& operation) const {
 
 base::Result<std::unique_ptr<OperationRun>> RunFactory::make(const Operation& operation,
                                                              std::uint64_t key,
-                                                             const Shares& shares,
+                                                             const Ways::Choice& choice,
                                                              bool is_residual_free) {
   if (is_tolerant(operation, config_.group)) {
     const base::Result<std::span<float>> residual =
@@ -186,32 +188,39 @@ base::Result<std::unique_ptr<OperationRun>> RunFactory::make(const Operation& op
     }
     switch (operation.tolerance->codec) {
       case Codec::kPlanes:
-        return make_tolerant(operation, key, shares, *residual);
+        return make_tolerant(operation, key, choice, *residual);
       case Codec::kLevels:
       case Codec::kBlocks:
         return make_summed(operation, key, *residual);
       case Codec::kEntropy:
       case Codec::kSketch:
-        return std::unique_ptr<OperationRun>(
-            std::make_unique<EntropyRun>(operation, key, entropy_chunks(operation), run_config_,
-                                         *residual, code_cache_, coder_pool_));
+        return std::unique_ptr<OperationRun>(std::make_unique<EntropyRun>(
+            operation, key, entropy_chunks(operation), run_config_, *residual, code_cache_,
+            coder_pool_, config_on(choice.way.carrier).layout));
     }
   }
-  Plan plan = make_plan(operation, config_.group, config_.plan, shares);
+  Operation planned = operation;
+  if (operation.algorithm == Algorithm::kAutomatic) {
+    planned.algorithm = choice.way.algorithm;
+  }
+  Plan plan = make_plan(planned, config_.group, config_.plan, choice.shares);
   if (operation.device) {
     plan = on_device(plan, operation.bytes(), copy_bytes_of(operation.bytes()));
   }
-  return std::unique_ptr<OperationRun>(
-      std::make_unique<PlanRun>(operation, key, std::move(plan), run_config_, scratch_));
+  return std::unique_ptr<OperationRun>(std::make_unique<PlanRun>(
+      operation, key, std::move(plan), config_on(choice.way.carrier), scratch_));
 }
 
 base::Result<std::unique_ptr<OperationRun>> RunFactory::make_tolerant(const Operation& operation,
                                                                       std::uint64_t key,
-                                                                      const Shares& shares,
+                                                                      const Ways::Choice& choice,
                                                                       std::span<float> residual) {
+  const transport::Carrier carrier = choice.way.carrier;
+  const bool is_stream = carrier == transport::Carrier::kStream;
   base::Result<TolerantLayout> layout =
-      TolerantLayout::make(operation, config_.group, operation_number(key), config_.packet_limits,
-                           tolerant_piece_bytes(operation), shares);
+      TolerantLayout::make(operation, config_.group, operation_number(key),
+                           is_stream ? packetize::PacketLimits::on_stream() : config_.packet_limits,
+                           tolerant_piece_bytes(operation), choice.shares, carrier);
   if (!layout.ok()) {
     return layout.status();
   }

@@ -21,6 +21,7 @@
 #include "collective/operation_run.h"
 #include "collective/summed/sum_piece.h"
 #include "collective/tolerant/tolerant_run.h"
+#include "collective/ways.h"
 
 namespace spillway::collective {
 
@@ -30,16 +31,19 @@ class RunFactory {
   RunFactory(const RunFactory&) = delete;
   RunFactory& operator=(const RunFactory&) = delete;
 
-  // Outlives the runs.
+  // The configuration of runs whose messages travel by datagram. Outlives them.
   const RunConfig& config() const { return run_config_; }
   // With windows that fit the limits.
   const PlanOptions& plan() const { return config_.plan; }
   // Checks whether this rank may call the operation. Any thread.
   base::Status admit(const Operation& operation) const;
-  // `is_residual_free`: no other run uses the tensor's residual. Fails if a device has no memory
-  // left.
+  // `choice`: where the operation leaves it open, the same at all ranks; the stream only if there
+  // is one to every peer (Endpoint::has_stream()). Sums that switches may add travel by datagram
+  // all the same, and so do hellos, notes and receipts. `is_residual_free`: no other run uses the
+  // tensor's residual. Fails if a device has no memory left.
   base::Result<std::unique_ptr<OperationRun>> make(const Operation& operation, std::uint64_t key,
-                                                   const Shares& shares, bool is_residual_free);
+                                                   const Ways::Choice& choice,
+                                                   bool is_residual_free);
   std::size_t memory_bytes() const;
 
  private:
@@ -57,15 +61,20 @@ class RunFactory {
   base::Status check_entropy_size(const Operation& operation) const;
 
   base::Result<std::unique_ptr<OperationRun>> make_tolerant(const Operation& operation,
-                                                            std::uint64_t key, const Shares& shares,
+                                                            std::uint64_t key,
+                                                            const Ways::Choice& choice,
                                                             std::span<float> residual);
   base::Result<std::unique_ptr<OperationRun>> make_summed(const Operation& operation,
                                                           std::uint64_t key,
                                                           std::span<float> residual);
+  const RunConfig& config_on(transport::Carrier carrier) const {
+    return carrier == transport::Carrier::kStream ? stream_config_ : run_config_;
+  }
   base::Result<std::span<float>> residual_of(const Operation& operation);
 
   EngineConfig config_;
   RunConfig run_config_;
+  RunConfig stream_config_;
   ScratchPool scratch_;
   PaceCache paces_;
   ScaleCache scale_cache_;

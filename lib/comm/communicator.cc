@@ -105,6 +105,7 @@ base::Status Communicator::Impl::begin(const GroupInfo& info) {
                                                .memory = memory_.get(),
                                                .plan = {.rack_ranks = prepared_.rack_ranks},
                                                .shares = prepared_.shares,
+                                               .may_stream = may_stream(prepared_, cards),
                                                .operation_timeout = config_.operation_timeout};
   base::Result<std::unique_ptr<collective::Engine>> engine =
       collective::Engine::make(engine_config, *pool_, *this);

@@ -113,6 +113,7 @@ class Communicator::Impl final : private net::DriverListener, private collective
   void on_stream_used(std::uint16_t peer) override;
   void on_complete(std::uint64_t token, const base::Status& ended,
                    const collective::OperationReport& report) override;
+  void on_streams_wanted() override { driver_->open_streams(); }
   base::Status explained(const base::Status& status) const;
 
   void start(const collective::Operation& operation, std::uint64_t token,

@@ -91,6 +91,36 @@ TEST_P(Communicators, SumsAreRightFromOneElementToMillions) {
       [](CommunicatorConfig& config) { config.threads = GetParam(); });
 }
 
+// Ranks that share no memory open streams with the first large all-reduce, and try them.
+TEST(Communicator, LargeAllReducesTryStreamsWithTheSameBits) {
+  ::setenv("SPILLWAY_LOCAL_COPY", "0", 1);
+  for (const std::uint32_t world : {2U, 4U}) {
+    std::vector<unsigned> on_streams(world);
+    run_group(world, [&](Communicator& communicator) {
+      std::vector<float> input(1'000'000);
+      for (std::size_t i = 0; i < input.size(); ++i) {
+        input[i] = static_cast<float>(i % 1013) / static_cast<float>(communicator.rank() + 3U);
+      }
+      std::vector<float> first(input.size());
+      std::vector<float> output(input.size());
+      for (unsigned call = 0; call < 60; ++call) {
+        std::vector<float>& sum = call == 0 ? first : output;
+        const auto request = communicator.submit(
+            {.count = input.size(), .input = input.data(), .output = sum.data()});
+        ASSERT_TRUE(request.ok()) << request.status().message();
+        const base::Status status = *(*request)->wait(std::nullopt);
+        ASSERT_TRUE(status.ok()) << status.message();
+        ASSERT_TRUE(call == 0 || output == first) << "all-reduce " << call;
+        const bool is_stream = (*request)->report().carrier == transport::Carrier::kStream;
+        on_streams[communicator.rank()] += is_stream ? 1 : 0;
+      }
+    });
+    EXPECT_GT(on_streams[0], 0U);
+    EXPECT_EQ(on_streams, std::vector<unsigned>(world, on_streams[0]));
+  }
+  ::unsetenv("SPILLWAY_LOCAL_COPY");
+}
+
 TEST(Communicator, ManyOperationsAreUnderWayAtOnce) {
   run_group(3, [](Communicator& communicator) {
     constexpr std::size_t kBuckets = 100;

@@ -286,6 +286,14 @@ base::Status add_peers(std::span<const net::SocketAddress> addresses,
   return {};
 }
 
+bool may_stream(const Preparation& preparation, std::span<const RankCard> cards) {
+  const bool all_share_memory = std::all_of(cards.begin(), cards.end(), [&](const RankCard& card) {
+    return may_share(cards.front(), card);
+  });
+  return preparation.driver.carrier == net::Carrier::kAuto && cards.size() <= kMostStreams &&
+         !all_share_memory;
+}
+
 unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank) {
   return static_cast<unsigned>(std::count_if(cards.begin(), cards.end(), [&](const RankCard& card) {
     return card.machine == cards[rank].machine;

@@ -21,6 +21,8 @@ namespace {
 
 // Ranks begin an operation at different times: payloads of the first ones are buffered.
 constexpr std::size_t kEarlyBytes = 4 * 1024 * 1024;
+// The same with streams: no credit bounds what comes early, and a drop forces a retransmission.
+constexpr std::size_t kStreamEarlyBytes = 16 * 1024 * 1024;
 
 // Loopback has no link: memory is the limit, and bursts do no harm.
 void tune_for_loopback(net::DriverConfig& driver) {
@@ -58,24 +60,16 @@ void tune_for_link(base::BitRate rate, unsigned mtu, net::DriverConfig& driver) 
       std::max<std::int64_t>(kLeastSentAtOnce * mtu, rate.count() / 8 / kTurnsPerSecond));
 }
 
-// Over a stream, this much of a message leaves without credit: it covers most of a message, and the
-// receiver grants the rest at once. Early payloads are buffered, because a drop would force a
-// retransmission.
-constexpr base::Bytes kStreamUnsolicited = base::bytes(256 * 1024);
-constexpr std::size_t kStreamEarlyBytes = 16 * 1024 * 1024;
-
 void tune_for_stream(Preparation& preparation) {
-  preparation.mtu = SPILLWAY_MAX_PACKET + spillway_datagram_overhead(/*is_ipv6=*/false);
-  preparation.trim_bytes = 0;
+  constexpr packetize::PacketLimits kLimits = packetize::PacketLimits::on_stream();
+  preparation.mtu = kLimits.mtu;
+  preparation.trim_bytes = kLimits.trim_bytes;
   preparation.driver.send_rate = {};
   transport::ExchangeConfig& exchange = preparation.driver.endpoint.exchange;
   exchange.paths = 1;
   exchange.burst_packets = 16;
-  exchange.report_packets = 255;
   exchange.trimmed_target.reset();
-  exchange.unsolicited = kStreamUnsolicited;
   exchange.probe_min = base::milliseconds(20);
-  preparation.driver.endpoint.limits.early_bytes = kStreamEarlyBytes;
 }
 
 // The number at the start of a file; nullopt if there is none.
@@ -347,6 +341,9 @@ base::Status take_carrier(const base::Environment& environment, Preparation& pre
     return carrier.status();
   }
   preparation.driver.carrier = *carrier;
+  if (*carrier != net::Carrier::kUdp) {
+    preparation.driver.endpoint.limits.early_bytes = kStreamEarlyBytes;
+  }
   if (*carrier == net::Carrier::kTcp) {
     tune_for_stream(preparation);
   }

@@ -123,6 +123,9 @@ struct RankCard {
   MemoryCard memory{};
 };
 
+// Each rank may have so many streams beside its datagrams.
+inline constexpr std::size_t kMostStreams = 64;
+
 // True if the two ranks may share memory.
 inline bool may_share(const RankCard& one, const RankCard& other) {
   return !one.memory.domain.empty() && one.memory.domain == other.memory.domain;
@@ -185,6 +188,9 @@ std::vector<net::SocketAddress> addresses_of(const Preparation& preparation,
 base::Status add_peers(std::span<const net::SocketAddress> addresses,
                        std::span<const RankCard> cards, std::uint16_t rank,
                        const packetize::PacketLimits& limits, net::TransportDriver& driver);
+
+// Whether ranks may open streams to each other beside datagrams: the same at all ranks.
+bool may_stream(const Preparation& preparation, std::span<const RankCard> cards);
 
 // Number of ranks on this rank's machine, including itself.
 unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank);

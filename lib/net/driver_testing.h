@@ -143,7 +143,8 @@ struct Rank {
   }
 
   void send(std::uint16_t to, std::uint32_t packets, std::uint32_t operation = 0,
-            transport::PayloadSource* from = nullptr) {
+            transport::PayloadSource* from = nullptr,
+            transport::Carrier carrier = transport::Carrier::kDatagrams) {
     driver->post([=, this](transport::Endpoint& endpoint, base::Instant now) {
       EXPECT_TRUE(endpoint
                       .send({.id = {.operation = operation, .source = rank},
@@ -151,12 +152,14 @@ struct Rank {
                              .packets = packets,
                              .packet_bytes = kTestPacketBytes,
                              .loss = {.loss_bound_ppm = 0},
-                             .source = from != nullptr ? from : &source},
+                             .source = from != nullptr ? from : &source,
+                             .carrier = carrier},
                             now)
                       .ok());
     });
   }
-  void expect(std::uint16_t from, std::uint32_t packets, std::uint32_t operation = 0) {
+  void expect(std::uint16_t from, std::uint32_t packets, std::uint32_t operation = 0,
+              transport::Carrier carrier = transport::Carrier::kDatagrams) {
     driver->post([=, this](transport::Endpoint& endpoint, base::Instant now) {
       EXPECT_TRUE(endpoint
                       .expect({.id = {.operation = operation, .source = from},
@@ -164,7 +167,8 @@ struct Rank {
                                .packet_bytes = kTestPacketBytes,
                                .planes = transport::kTestPlanes,
                                .loss = {.loss_bound_ppm = 0, .min_planes = transport::kTestPlanes},
-                               .sink = &sink},
+                               .sink = &sink,
+                               .carrier = carrier},
                               now)
                       .ok());
     });

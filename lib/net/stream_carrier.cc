@@ -79,7 +79,7 @@ StreamCarrier::Peer* StreamCarrier::find(std::uint16_t rank) const {
   return rank < peers_.size() ? peers_[rank].get() : nullptr;
 }
 
-bool StreamCarrier::carries(std::uint16_t rank) const {
+bool StreamCarrier::is_used(std::uint16_t rank) const {
   const Peer* peer = find(rank);
   return peer != nullptr && peer->is_used;
 }
@@ -93,12 +93,24 @@ StreamCounters StreamCarrier::counters() const {
 // ------------------------------------------------------------------ connections
 
 void StreamCarrier::use(std::uint16_t rank, base::Instant now) {
+  if (Peer* peer = find(rank); peer != nullptr) {
+    peer->is_used = true;
+    open(rank, now);
+  }
+}
+
+void StreamCarrier::open_all(base::Instant now) {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    open(static_cast<std::uint16_t>(rank), now);
+  }
+}
+
+void StreamCarrier::open(std::uint16_t rank, base::Instant now) {
   Peer* peer = find(rank);
-  if (peer == nullptr || peer->is_used) {
+  if (peer == nullptr || peer->is_kept) {
     return;
   }
-  peer->is_used = true;
-  owner_.on_stream_room(rank, false);
+  peer->is_kept = true;
   start_sending(rank, *peer);
   if (peer->sending == nullptr && peer->ours == nullptr && own_.rank < rank) {
     connect(rank, *peer, now);
@@ -107,13 +119,14 @@ void StreamCarrier::use(std::uint16_t rank, base::Instant now) {
 
 void StreamCarrier::try_peer(std::uint16_t rank, base::Instant now) {
   Peer* peer = find(rank);
-  if (peer != nullptr && peer->ours == nullptr && now >= peer->retry_at) {
+  const bool is_connected = peer == nullptr || peer->ours != nullptr || peer->sending != nullptr;
+  if (!is_connected && now >= peer->retry_at) {
     connect(rank, *peer, now);
   }
 }
 
 void StreamCarrier::drop_trial(std::uint16_t rank) {
-  if (Peer* peer = find(rank); peer != nullptr && !peer->is_used) {
+  if (Peer* peer = find(rank); peer != nullptr && !peer->is_kept) {
     drop(peer->ours);
   }
 }
@@ -128,8 +141,12 @@ void StreamCarrier::drop(std::unique_ptr<StreamConnection>& connection) {
 
 std::optional<base::Instant> StreamCarrier::open_since(std::uint16_t rank) const {
   const Peer* peer = find(rank);
-  const bool is_open = peer != nullptr && peer->ours && peer->ours->state() == State::kOpen;
-  return is_open ? std::optional(peer->ours->begun()) : std::nullopt;
+  if (peer == nullptr) {
+    return std::nullopt;
+  }
+  const StreamConnection* tried = peer->sending != nullptr ? peer->sending : peer->ours.get();
+  const bool is_open = tried != nullptr && tried->state() == State::kOpen;
+  return is_open ? std::optional(tried->begun()) : std::nullopt;
 }
 
 void StreamCarrier::retry_later(Peer& peer, base::Instant now) {
@@ -145,8 +162,8 @@ void StreamCarrier::connect(std::uint16_t rank, Peer& peer, base::Instant now) {
   }
   TcpAttempt attempt = connect_tcp(local_, peer.address);
   if (attempt.error != 0) {
-    if (attempt.error == ECONNREFUSED && peer.is_used) {
-      lose(rank, peer);
+    if (attempt.error == ECONNREFUSED) {
+      on_refused(rank, peer);
     }
     return;
   }
@@ -179,12 +196,21 @@ void StreamCarrier::watch(int operation, const StreamConnection& connection, std
 
 void StreamCarrier::on_broken(std::uint16_t rank, Peer& peer, Opener opener, base::Instant now) {
   std::unique_ptr<StreamConnection>& broken = opener == Opener::kUs ? peer.ours : peer.theirs;
-  const bool loses_peer = broken.get() == peer.sending || broken->has_delivered() ||
-                          (peer.is_used && broken->error() == ECONNREFUSED);
+  const bool loses_peer = broken.get() == peer.sending || broken->has_delivered();
+  const bool is_refused = broken->error() == ECONNREFUSED;
   peer.sending = broken.get() == peer.sending ? nullptr : peer.sending;
   retry_later(peer, now);
   drop(broken);
   if (loses_peer) {
+    lose(rank, peer);
+  } else if (is_refused) {
+    on_refused(rank, peer);
+  }
+}
+
+void StreamCarrier::on_refused(std::uint16_t rank, Peer& peer) {
+  peer.is_kept = peer.is_used;
+  if (peer.is_used) {
     lose(rank, peer);
   }
 }
@@ -192,7 +218,7 @@ void StreamCarrier::on_broken(std::uint16_t rank, Peer& peer, Opener opener, bas
 void StreamCarrier::lose(std::uint16_t rank, Peer& peer) {
   counters_.lost_peers += peer.is_lost ? 0 : 1;
   peer.is_lost = true;
-  update_room(rank, peer);
+  update_state(rank, peer);
   owner_.on_stream_lost(rank);
 }
 
@@ -201,7 +227,7 @@ void StreamCarrier::on_timeout(base::Instant now) {
   next_retry_ = transport::kNever;
   for (std::uint16_t rank = 0; rank < peers_.size(); ++rank) {
     Peer* peer = find(rank);
-    if (peer == nullptr || !peer->is_used) {
+    if (peer == nullptr || !peer->is_kept) {
       continue;
     }
     if (peer->is_lost) {
@@ -278,7 +304,7 @@ bool StreamCarrier::read(std::uint16_t rank, StreamConnection& connection, base:
 
 // Never switches to another connection later: part of a frame may have left.
 void StreamCarrier::start_sending(std::uint16_t rank, Peer& peer) {
-  if (!peer.is_used || peer.sending != nullptr || peer.is_lost) {
+  if (!peer.is_kept || peer.sending != nullptr || peer.is_lost) {
     return;
   }
   for (StreamConnection* candidate : {peer.ours.get(), peer.theirs.get()}) {
@@ -287,7 +313,7 @@ void StreamCarrier::start_sending(std::uint16_t rank, Peer& peer) {
     }
   }
   queue(rank, peer);
-  update_room(rank, peer);
+  update_state(rank, peer);
 }
 
 std::size_t StreamCarrier::full_bytes() const {
@@ -299,14 +325,20 @@ std::size_t StreamCarrier::most_bytes() const {
   return full_bytes() + full_bytes() / kControlParts;
 }
 
-// A peer is full at full_bytes(), and remains so until half of it has left.
-void StreamCarrier::update_room(std::uint16_t rank, Peer& peer) {
-  const std::size_t waiting = peer.out.waiting().size();
-  const bool has_room =
-      peer.sending != nullptr && waiting < (peer.has_room ? full_bytes() : full_bytes() / 2);
-  if (has_room != peer.has_room) {
-    peer.has_room = has_room;
-    owner_.on_stream_room(rank, has_room);
+// A stream is full at full_bytes(), and remains so until half of it has left.
+transport::StreamState StreamCarrier::state_of(const Peer& peer) const {
+  using transport::StreamState;
+  if (peer.sending == nullptr || peer.is_lost) {
+    return StreamState::kClosed;
+  }
+  const std::size_t most = peer.state == StreamState::kReady ? full_bytes() : full_bytes() / 2;
+  return peer.out.waiting().size() < most ? StreamState::kReady : StreamState::kFull;
+}
+
+void StreamCarrier::update_state(std::uint16_t rank, Peer& peer) {
+  const transport::StreamState before = std::exchange(peer.state, state_of(peer));
+  if (peer.state != before) {
+    owner_.on_stream_state(rank, peer.state);
   }
 }
 
@@ -324,7 +356,7 @@ void StreamCarrier::commit(std::uint16_t rank, std::size_t packet_bytes) {
   peer.out.commit(packet_bytes);
   ++counters_.packets_sent;
   queue(rank, peer);
-  update_room(rank, peer);
+  update_state(rank, peer);
 }
 
 void StreamCarrier::queue(std::uint16_t rank, Peer& peer) {
@@ -361,7 +393,7 @@ void StreamCarrier::flush(std::uint16_t rank, Peer& peer) {
     ++counters_.waits;
     watch(EPOLL_CTL_MOD, *peer.sending, EPOLLIN | EPOLLOUT);
   }
-  update_room(rank, peer);
+  update_state(rank, peer);
 }
 
 // ------------------------------------------------------------------ choosing the carrier
@@ -386,11 +418,16 @@ void StreamPaths::begin_epoch(std::uint64_t epoch) {
       {.rank = port_.endpoint().config().rank, .epoch = epoch, .key = port_.session().key});
 }
 
-void StreamPaths::add_peer(std::uint16_t rank, const SocketAddress& address, bool is_carried,
+void StreamPaths::open_all(base::Instant now) {
+  now_ = now;
+  carrier_->open_all(now);
+}
+
+void StreamPaths::add_peer(std::uint16_t rank, const SocketAddress& address, bool is_used,
                            base::Instant now) {
   carrier_->add_peer(rank, address);
   undecided_.push_back(rank);
-  if (is_carried) {
+  if (is_used) {
     port_.endpoint().use_stream(rank);
     carrier_->use(rank, now);
   }
@@ -426,7 +463,7 @@ void StreamPaths::on_timeout(base::Instant now) {
   carrier_->on_timeout(now);
   std::erase_if(undecided_, [this](std::uint16_t rank) {
     const bool is_settled =
-        carrier_->carries(rank) || port_.endpoint().contact(rank, now_).has_spoken;
+        carrier_->is_used(rank) || port_.endpoint().contact(rank, now_).has_spoken;
     if (is_settled) {
       carrier_->drop_trial(rank);
     }
@@ -445,7 +482,7 @@ void StreamPaths::try_or_use(std::uint16_t rank) {
   const std::optional<base::Instant> open_since = carrier_->open_since(rank);
   if (!open_since) {
     carrier_->try_peer(rank, now_);
-  } else if (now_ - *open_since >= trial_after_) {
+  } else if (now_ - *open_since >= trial_after_ && contact.silence >= trial_after_ * 2) {
     use(rank);
   }
 }
@@ -457,14 +494,17 @@ void StreamPaths::use(std::uint16_t rank) {
 }
 
 void StreamPaths::on_stream_packet(std::uint16_t rank, base::ByteView packet) {
-  if (!carrier_->carries(rank)) {
-    use(rank);  // its sender found that only TCP gets through
+  // Single messages may take the stream; control packets do if its sender found that only TCP gets
+  // through.
+  const bool is_data = !packet.empty() && spillway_type_of(packet[0]) == SPILLWAY_TYPE_DATA;
+  if (!is_data && !carrier_->is_used(rank)) {
+    use(rank);
   }
   port_.on_datagram(packet, /*marked=*/false, now_);
 }
 
-void StreamPaths::on_stream_room(std::uint16_t rank, bool has_room) {
-  port_.endpoint().set_full(rank, !has_room);
+void StreamPaths::on_stream_state(std::uint16_t rank, transport::StreamState state) {
+  port_.endpoint().set_stream(rank, state);
 }
 
 void StreamPaths::on_stream_lost(std::uint16_t rank) {

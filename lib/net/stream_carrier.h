@@ -2,12 +2,12 @@
 //
 // Carries the transport's packets over TCP (docs/adr/0015-tcp-carrier.md). StreamCarrier keeps one
 // connection for each pair of ranks and queues packets for each peer. StreamPaths decides which
-// peers it carries, for an endpoint.
+// peers have one, for an endpoint, which decides what travels over it.
 //
-// A peer is carried only after use(); from then on its packets are written here. The lower of two
-// ranks opens their connection. With try_peer(), both sides may have opened one: then each side
-// sends over its own connection and reads from both. If a connection breaks that has carried
-// packets, its peer is lost for good, and the owner is told.
+// A stream to a peer is kept from open() or use() on; the lower of two ranks opens the connection.
+// With try_peer(), both sides may have opened one: then each side sends over its own connection and
+// reads from both. If a connection breaks over which this side sends or has received packets, the
+// stream is lost for good, and the owner is told.
 //
 // Limits: kFullBytes of data wait for a peer, fewer in large jobs. Control packets, which are
 // small, get 1/kControlParts more. Beyond that they are dropped, which the transport treats as
@@ -54,8 +54,8 @@ class StreamOwner {
  public:
   virtual ~StreamOwner() = default;
   virtual void on_stream_packet(std::uint16_t rank, base::ByteView packet) = 0;
-  // Data may, or may not, be written for this peer from now on.
-  virtual void on_stream_room(std::uint16_t rank, bool has_room) = 0;
+  // Until the first call, a peer's stream is closed.
+  virtual void on_stream_state(std::uint16_t rank, transport::StreamState state) = 0;
   // The peer's connection broke for good. Called again at every on_timeout().
   virtual void on_stream_lost(std::uint16_t rank) = 0;
 };
@@ -78,17 +78,21 @@ class StreamCarrier {
   // Also accepts a peer's connections from this address.
   void add_source(const SocketAddress& address) { acceptor_.add_source(address); }
 
-  // Carries packets for this peer from now on, or as soon as it has a connection.
+  // Keeps a stream to this peer, or to every peer, from now on. A peer whose port refuses it is not
+  // asked again.
+  void open(std::uint16_t rank, base::Instant now);
+  void open_all(base::Instant now);
+  // The same for a peer that nothing else reaches: if its port refuses, it is lost.
   void use(std::uint16_t rank, base::Instant now);
-  bool carries(std::uint16_t rank) const;
+  bool is_used(std::uint16_t rank) const;
 
-  // Tries whether a connection to the peer opens, until drop_trial() or use().
+  // Tries whether a connection to the peer opens, until drop_trial(), open() or use().
   void try_peer(std::uint16_t rank, base::Instant now);
   void drop_trial(std::uint16_t rank);
-  // Since when the connection opened here is open; empty if it is not.
+  // Since when there is an open connection to the peer; empty if there is none.
   std::optional<base::Instant> open_since(std::uint16_t rank) const;
 
-  // Where to write a packet for a carried peer; empty if the packet must be dropped.
+  // Where to write a packet for a peer; empty if the packet must be dropped.
   std::optional<base::MutableByteView> room(std::uint16_t rank);
   void commit(std::uint16_t rank, std::size_t packet_bytes);
   // Hands waiting packets to the kernel. Returns true if anything left.
@@ -110,9 +114,10 @@ class StreamCarrier {
     std::unique_ptr<StreamConnection> ours;    // opened here
     std::unique_ptr<StreamConnection> theirs;  // opened by the peer, and open
     StreamConnection* sending = nullptr;       // the one of these that sends
+    bool is_kept = false;                      // open() or use()
     bool is_used = false;
     bool is_lost = false;
-    bool has_room = false;
+    transport::StreamState state = transport::StreamState::kClosed;
     bool is_queued = false;  // in unsent_
     base::Instant retry_at;
   };
@@ -133,9 +138,11 @@ class StreamCarrier {
   bool serve(std::uint16_t rank, Opener opener, std::uint32_t events, base::Instant now);
   bool read(std::uint16_t rank, StreamConnection& connection, base::Instant now);
   void on_broken(std::uint16_t rank, Peer& peer, Opener opener, base::Instant now);
+  void on_refused(std::uint16_t rank, Peer& peer);
   void lose(std::uint16_t rank, Peer& peer);
   void start_sending(std::uint16_t rank, Peer& peer);
-  void update_room(std::uint16_t rank, Peer& peer);
+  transport::StreamState state_of(const Peer& peer) const;
+  void update_state(std::uint16_t rank, Peer& peer);
   void queue(std::uint16_t rank, Peer& peer);
   void flush(std::uint16_t rank, Peer& peer);
   std::size_t full_bytes() const;
@@ -156,15 +163,16 @@ class StreamCarrier {
 
 // ------------------------------------------------------------------ choosing the carrier
 
-// The TCP side of a driver. A peer is carried from add_peer() on if the caller says so; once its
-// sender writes to us over TCP; or if it was never heard by UDP although TCP connects. A peer that
-// was heard once stays with UDP: later silence has other reasons. The endpoint learns of every
-// carried peer, its room, and its loss.
+// The TCP side of a driver. All packets of a peer go over TCP from add_peer() on if the caller says
+// so; once its control packets come over TCP; or if it was never heard by UDP although TCP
+// connects. A peer that was heard once stays with UDP: later silence has other reasons. With
+// open_all() there are streams beside UDP, for messages that the endpoint is told to put there.
+// The endpoint learns of the state of streams, of peers that moved, and of losses.
 //
 // `now` never runs back, and is what the endpoint is told.
 class StreamPaths final : private StreamOwner {
  public:
-  // Called when a peer is carried that was not at add_peer().
+  // Called when all packets of a peer take TCP that did not at add_peer().
   using OnUsed = std::function<void(std::uint16_t rank)>;
 
   // `port` must outlive this. Peers that owe something and were silent for a part of
@@ -179,12 +187,12 @@ class StreamPaths final : private StreamOwner {
 
   // Follows the port's new epoch.
   void begin_epoch(std::uint64_t epoch);
-  void add_peer(std::uint16_t rank, const SocketAddress& address, bool is_carried,
-                base::Instant now);
+  void add_peer(std::uint16_t rank, const SocketAddress& address, bool is_used, base::Instant now);
   void add_source(const SocketAddress& address) { carrier_->add_source(address); }
+  // Opens streams to all peers; the endpoint says which are open.
+  void open_all(base::Instant now);
 
-  bool carries(std::uint16_t rank) const { return carrier_->carries(rank); }
-  // Writes a packet for a carried peer. Returns its bytes; 0 if it was dropped.
+  // Writes a packet for the stream. Returns its bytes; 0 if it was dropped.
   std::size_t write(const transport::Transmission& transmission);
   // Hands waiting packets to the kernel. Returns true if anything left.
   bool flush(base::Instant now);
@@ -202,7 +210,7 @@ class StreamPaths final : private StreamOwner {
   StreamPaths(base::Duration trial_after, transport::DatagramPort& port, OnUsed on_used)
       : port_(port), on_used_(std::move(on_used)), trial_after_(trial_after) {}
   void on_stream_packet(std::uint16_t rank, base::ByteView packet) override;
-  void on_stream_room(std::uint16_t rank, bool has_room) override;
+  void on_stream_state(std::uint16_t rank, transport::StreamState state) override;
   void on_stream_lost(std::uint16_t rank) override;
   void use(std::uint16_t rank);
   void try_or_use(std::uint16_t rank);

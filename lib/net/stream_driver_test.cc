@@ -378,6 +378,101 @@ TEST(StreamAcceptor, AFloodFromOneHostKeepsNoRankOfAnotherOut) {
   EXPECT_EQ(known[0]->peer(), 0);
 }
 
+// ------------------------------------------------------------------ streams beside datagrams
+
+constexpr transport::Carrier kStream = transport::Carrier::kStream;
+
+bool has_all_streams(Rank& rank) {
+  std::promise<bool> has_all;
+  rank.driver->post([&](transport::Endpoint& endpoint, base::Instant) {
+    has_all.set_value(endpoint.has_all_streams());
+  });
+  return has_all.get_future().get();
+}
+
+void open_streams(Rank& rank) {
+  rank.driver->post([&](transport::Endpoint&, base::Instant) { rank.driver->open_streams(); });
+}
+
+// Ranks that use UDP and have streams to each other.
+struct PairWithStreams : Pair {
+  PairWithStreams() : Pair(Carrier::kAuto) {
+    for (Rank* rank : {&zero, &one}) {
+      open_streams(*rank);
+    }
+    for (Rank* rank : {&zero, &one}) {
+      EXPECT_TRUE(harness::wait_until([&] { return has_all_streams(*rank); }, kTestPatience));
+    }
+  }
+};
+
+TEST(StreamMessages, TravelBesideDatagramsBothWays) {
+  PairWithStreams ranks;
+  constexpr std::uint32_t kPackets = 20'000;
+  for (const auto& [from, to] : {std::pair(&ranks.zero, &ranks.one), {&ranks.one, &ranks.zero}}) {
+    to->expect(from->rank, kPackets, 1, kStream);
+    to->expect(from->rank, kPackets / 4, 2);
+  }
+  counters_of(*ranks.zero.driver);
+  counters_of(*ranks.one.driver);  // by now all messages are expected
+  for (const auto& [from, to] : {std::pair(&ranks.zero, &ranks.one), {&ranks.one, &ranks.zero}}) {
+    from->send(to->rank, kPackets, 1, nullptr, kStream);
+    from->send(to->rank, kPackets / 4, 2);
+  }
+  for (Rank* rank : {&ranks.zero, &ranks.one}) {
+    ASSERT_TRUE(rank->events.wait_for_count(4));
+    EXPECT_EQ(rank->sink.wrong(), 0U);
+    EXPECT_EQ(rank->events.streams_used(), 0U) << "no peer moved to TCP altogether";
+    const DriverCounters counters = counters_of(*rank->driver);
+    EXPECT_EQ(counters.streams.packets_sent, kPackets) << "data alone, and all of it once";
+    EXPECT_GE(counters.sent.datagrams - counters.streams.packets_sent, kPackets / 4);
+    EXPECT_LT(counters.streams.send_calls, kPackets / 10);
+  }
+}
+
+TEST(StreamMessages, AreExpectedLateWithoutHarm) {
+  PairWithStreams ranks;
+  constexpr std::uint32_t kPackets = 20'000;
+  ranks.zero.send(1, kPackets, 1, nullptr, kStream);
+  ASSERT_TRUE(harness::wait_until([&] { return counters_of(*ranks.one.driver).endpoint.early > 0; },
+                                  kTestPatience));
+  ranks.one.expect(0, kPackets, 1, kStream);
+  const auto report = ranks.one.events.wait_for<transport::ReceiveReport>();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->whole, kPackets);
+  EXPECT_EQ(ranks.one.sink.wrong(), 0U);
+}
+
+TEST(StreamMessages, EndWithTheirConnection) {
+  PairWithStreams ranks;
+  ranks.zero.expect(1, 10, 1, kStream);  // only waits
+  counters_of(*ranks.zero.driver);
+  ranks.one.driver.reset();
+  const auto dead = ranks.zero.events.wait_for<transport::PeerDead>();
+  ASSERT_TRUE(dead.has_value());
+  EXPECT_EQ(dead->cause, transport::DeathCause::kRefused);
+}
+
+TEST(StreamMessages, APeerWithoutTcpKeepsItsDatagrams) {
+  Two ranks(stream_config(0, Carrier::kAuto), stream_config(1, Carrier::kUdp));
+  open_streams(ranks.zero);
+  open_streams(ranks.one);
+  expect_transfer(ranks, 2000);
+  EXPECT_FALSE(has_all_streams(ranks.zero) || has_all_streams(ranks.one));
+  EXPECT_EQ(counters_of(*ranks.zero.driver).streams.lost_peers, 0U);
+}
+
+TEST(StreamMessages, NewEpochsHaveNoStreamsYet) {
+  PairWithStreams ranks;
+  std::promise<bool> has_stream;
+  ranks.zero.driver->post([&](transport::Endpoint& endpoint, base::Instant) {
+    ranks.zero.driver->begin_epoch({.job = kTestJob, .number = 2, .session = {}});
+    EXPECT_TRUE(ranks.zero.driver->add_peer(1, ranks.one.driver->local()).ok());
+    has_stream.set_value(endpoint.has_stream(1));
+  });
+  EXPECT_FALSE(has_stream.get_future().get());
+}
+
 // ------------------------------------------------------------------ automatic choice
 
 // A rank that waits for a CPU at its first packet looks like one that UDP does not reach. The test
@@ -457,7 +552,7 @@ class TcpOnly {
 };
 
 // Only TCP reaches rank 1 from rank 0; if `both`, the same holds in the other direction.
-void expect_fallback(bool both) {
+void expect_fallback(bool both, bool has_streams = false) {
   Rank zero(0, stream_config(0, Carrier::kAuto));
   Rank one(1, stream_config(1, Carrier::kAuto));
   const TcpOnly to_one(one.driver->local());
@@ -465,6 +560,12 @@ void expect_fallback(bool both) {
   ASSERT_TRUE(zero.driver->add_peer(1, to_one.address()).ok());
   ASSERT_TRUE(one.driver->add_peer(0, both ? to_zero.address() : zero.driver->local()).ok());
   ASSERT_TRUE(zero.driver->start().ok() && one.driver->start().ok());
+  if (has_streams) {
+    open_streams(zero);
+    open_streams(one);
+    ASSERT_TRUE(harness::wait_until([&] { return has_all_streams(zero) && has_all_streams(one); },
+                                    kTestPatience));
+  }
   one.expect(0, 3000);
   zero.expect(1, 3000);
   zero.send(1, 3000);
@@ -485,6 +586,11 @@ TEST(AutoCarrier, TcpIsUsedIfDatagramsAreDropped) {
 
 TEST(AutoCarrier, OneBlockedDirectionIsEnough) {
   expect_fallback(/*both=*/false);
+}
+
+TEST(AutoCarrier, StreamsThatAreOpenTakeOverFromDatagramsThatAreDropped) {
+  expect_fallback(/*both=*/true, /*has_streams=*/true);
+  expect_fallback(/*both=*/false, /*has_streams=*/true);
 }
 
 }  // namespace

@@ -196,6 +196,13 @@ base::Result<unsigned> TransportDriver::add_peer(std::uint16_t rank, const Socke
   return is_tcp ? base::Result<unsigned>(SPILLWAY_MAX_PACKET) : limit;
 }
 
+void TransportDriver::open_streams() {
+  if (streams_) {
+    told_ = std::max(told_, now());
+    streams_->open_all(told_);
+  }
+}
+
 void TransportDriver::add_source(const SocketAddress& address) {
   receiver_.add_source(address);
   if (streams_) {
@@ -460,17 +467,17 @@ void TransportDriver::tell_unsent() {
   }
 }
 
-// The pacer holds data, never control packets: others wait for those.
+// The pacer holds datagrams with data, never control packets: others wait for those.
 void TransportDriver::gather(base::Instant at) {
   told_ = std::max(told_, at);
   std::size_t streamed = 0;
   while (sender_.has_room() && streamed < kStreamBytesPerGather) {
     transport::Endpoint& endpoint = port_.endpoint();
     if (!(pacer_.may_send(at) ? endpoint.poll_transmit(told_, transmission_)
-                              : endpoint.poll_control(told_, transmission_))) {
+                              : endpoint.poll_unpaced(told_, transmission_))) {
       return;
     }
-    if (streams_ && streams_->carries(transmission_.route.peer)) {
+    if (transmission_.route.carrier == transport::Carrier::kStream) {
       streamed += streams_->write(transmission_);
       continue;
     }

@@ -10,8 +10,9 @@
 // If memory runs out or another exception occurs on the loop's thread, on_broken() is called. The
 // loop goes on, and its owner must end what was under way.
 //
-// Carrier: UDP; TCP (stream_carrier.h); or UDP, with TCP for each peer that only TCP reaches.
-// Nothing is paced over TCP. Both use the same port number.
+// Carrier: UDP; TCP (stream_carrier.h); or UDP, with TCP for each peer that only TCP reaches, and
+// after open_streams() for messages that are to take it. Nothing is paced over TCP. Both use the
+// same port number.
 //
 // Sockets: one has the address that peers send to. Its port and those of paths - 1 further sockets
 // are the source ports over which packets are sprayed, one GSO run per path at a time.
@@ -129,6 +130,11 @@ class TransportDriver final : private DatagramWriter, private transport::SourceR
   base::Result<unsigned> add_peer(std::uint16_t rank, const SocketAddress& address);
   // Also accepts a peer's datagrams from this address.
   void add_source(const SocketAddress& address);
+
+  // Opens streams to all peers, beside UDP. Endpoint::has_stream() says which are open: messages
+  // may be put on those. Does nothing where the carrier is UDP. Call it before the loop runs or on
+  // its thread.
+  void open_streams();
 
   // Call before the loop runs. Does nothing if io_threads is set.
   base::Status help_when_idle();

@@ -118,6 +118,9 @@ void FlightDump::operation(const OperationRecord& record) {
   field("type", record.type);
   field("op", record.op);
   field("algorithm", record.algorithm);
+  if (*record.carrier != '\0') {
+    field("carrier", record.carrier);
+  }
   field("count", static_cast<std::int64_t>(record.count));
   field("bytes", static_cast<std::int64_t>(record.bytes));
   field("priority", record.priority);

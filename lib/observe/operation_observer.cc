@@ -25,6 +25,7 @@ OperationRecord record_of(const collective::Operation& operation) {
 
 void take_report(const collective::OperationReport& report, OperationRecord& record) {
   record.algorithm = collective::algorithm_name(report.algorithm);
+  record.carrier = report.carrier == transport::Carrier::kStream ? "tcp" : "";
   record.started = report.started;
   const collective::PeerDelivery total = report.total();
   record.packets_expected = total.packets;

@@ -36,8 +36,9 @@ struct OperationRecord {
   const char* type = "";  // "float32"
   const char* op = "";    // "sum"
   const char* algorithm = "";
-  std::uint64_t count = 0;  // elements
-  std::uint64_t bytes = 0;  // of user data
+  const char* carrier = "";  // "tcp" where trials chose it
+  std::uint64_t count = 0;   // elements
+  std::uint64_t bytes = 0;   // of user data
   base::Instant queued{};
   base::Instant started{};
   base::Instant finished{};

@@ -56,6 +56,12 @@ struct PacketLimits {
   unsigned trim_slack_bytes = 4;
   IpVersion ip = IpVersion::kV4;
 
+  // The limits of packets on a stream: the longest that the format allows, and nothing trims them.
+  static constexpr PacketLimits on_stream() {
+    return {.mtu = SPILLWAY_MAX_PACKET + spillway_datagram_overhead(/*is_ipv6=*/false),
+            .trim_bytes = 0};
+  }
+
   // Bytes of the Ethernet, IP and UDP headers, and of IP and UDP alone.
   unsigned frame_overhead() const { return spillway_frame_overhead(ip == IpVersion::kV6); }
   unsigned datagram_overhead() const { return spillway_datagram_overhead(ip == IpVersion::kV6); }

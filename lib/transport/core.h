@@ -78,11 +78,27 @@ class ReplayWindow {
 struct IncomingMessage;
 struct OutgoingMessage;
 
-// A peer's place in the sending order (SendScheduler).
+// A line's place in the sending order (SendScheduler).
 enum class Turn : std::uint8_t {
   kNone,     // there is nothing for it
   kReady,    // in the circle for its first message's priority
   kBlocked,  // it may not be sent to
+};
+
+// The way to a peer over one carrier: messages with packets for it, in the order in which they go.
+struct SendLine {
+  SendLine(const Peer& peer_, Carrier carrier_) : peer(&peer_), carrier(carrier_) {}
+
+  // Credit bounds datagrams, and the room in the stream bounds what goes over it.
+  bool may_send() const;
+
+  const Peer* peer;
+  Carrier carrier;
+  Turn turn = Turn::kNone;
+  std::uint8_t turn_priority = 0;
+  std::uint8_t burst_left = 0;  // packets, before the next path takes over
+  RoundTrip end_wait;           // from the last packet of a message to the STOP
+  std::vector<OutgoingMessage*> messages;
 };
 
 // State of one peer that outlives messages: paths and credit towards it, packets that came from it
@@ -96,10 +112,16 @@ struct Peer {
         paths(path_count, path_config),
         book(path_config.first_number, standing_credit),
         window(window_config, packet),
+        stream_sent(path_config.first_number),
+        stream_confirmed(path_config.first_number),
+        stream_arrived(path_config.first_number),
         control_sequence(path_config.first_number),
         replay(path_config.first_number) {}
+  Peer(const Peer&) = delete;  // lines point to it
+  Peer& operator=(const Peer&) = delete;
 
-  bool may_send() const { return balance.has_credit() && !is_full; }
+  SendLine& line(Carrier carrier) { return lines[static_cast<std::size_t>(carrier)]; }
+  Carrier control_carrier() const { return is_stream ? Carrier::kStream : Carrier::kDatagrams; }
   bool is_suspect() const { return refused && last_heard <= *refused; }
   // Something is due from it.
   bool is_awaited() const {
@@ -110,29 +132,27 @@ struct Peer {
   std::uint16_t rank;
   bool dead = false;
   bool timer_armed = false;
-  bool has_left = false;                // said that it no longer takes part
-  bool is_watched = false;              // whether or not it owes anything
-  bool sent_early = false;              // sent packets of a message that was not expected yet
-  bool has_spoken = false;              // sent something that passed its check
-  bool is_stream = false;               // see Endpoint::use_stream()
-  bool is_full = false;                 // it is a stream, which takes no data now
-  std::uint32_t unreported = 0;         // data packets from it since the last report
-  std::uint32_t sent_since_asking = 0;  // packets to it, since a report was asked for or came
-  Turn turn = Turn::kNone;
-  std::uint8_t turn_priority = 0;
-  std::uint8_t path = 0;                 // of the current burst to it
-  std::uint8_t burst_left = 0;           // packets, before the next path takes over
+  bool has_left = false;    // said that it no longer takes part
+  bool is_watched = false;  // whether or not it owes anything
+  bool sent_early = false;  // sent packets of a message that was not expected yet
+  bool has_spoken = false;  // see Endpoint::Contact
+  bool is_stream = false;   // see Endpoint::use_stream()
+  StreamState stream = StreamState::kClosed;
+  std::uint32_t unreported = 0;          // data packets from it since the last report
+  std::uint32_t sent_since_asking = 0;   // packets to it, since a report was asked for or came
+  std::uint8_t path = 0;                 // of the current burst of datagrams to it
   bool in_credit_queue = false;          // waits for its turn to be granted credit
   std::uint8_t credit_priority = 0;      // priority it waits with
   std::uint8_t priority = 0;             // of its latest message
   CreditBalance balance;                 // credit for sending to it
-  std::uint64_t unsent = 0;              // packets of messages to it that were never sent
+  std::uint64_t unsent = 0;              // packets of datagram messages that were never sent
   std::unique_ptr<PeerSession> session;  // its keys; null where the endpoint works with records
-  std::vector<OutgoingMessage*> line;
+  std::array<SendLine, kCarriers> lines{SendLine(*this, Carrier::kDatagrams),
+                                        SendLine(*this, Carrier::kStream)};
   base::Instant last_heard;
   // When its port was first said to refuse; anything heard from it later refutes that.
   std::optional<base::Instant> refused;
-  base::Instant last_sent;            // latest data
+  base::Instant last_sent;            // latest data by datagram
   IncomingMessage* latest = nullptr;  // the message of the latest data packet; may be over
   PathIntake intake;                  // packets from it
   PathSet paths;                      // towards it
@@ -144,11 +164,16 @@ struct Peer {
   std::uint32_t packet_bytes = 1500;  // UDP payload of what it sends, as of the latest message
   std::uint32_t outgoing = 0;         // messages under way to it; `incoming`: from it
   std::uint32_t incoming = 0;
+  std::uint32_t streamed_out = 0;  // of these, over the stream
+  std::uint32_t streamed_in = 0;
+  std::uint64_t stream_sent;          // number of the latest data packet to it over the stream
+  std::uint64_t stream_confirmed;     // number of the latest that came, as it reported
+  std::uint64_t stream_arrived;       // number of the latest from it
+  bool has_stream_news = false;       // stream_arrived is to be reported
   std::uint32_t sums = 0;             // under way with it
   RoundTrip round_trip;               // through the network, without time in hosts
   RoundTrip credit_wait;              // time without credit to send to it
   bool has_asked_for_credit = false;  // with a PROBE, since the last data packet
-  RoundTrip end_wait;                 // from the last packet of a message to it to the STOP
   double lost_share = 0.0;            // of packets sent lately
   std::uint64_t retirements_seen = 0;
   std::uint64_t control_sequence;    // latest number sent to it
@@ -164,6 +189,11 @@ struct Peer {
   std::uint64_t point_to_point_floor = 0;  // see Endpoint::retire_before()
   std::uint64_t point_to_point_sent = 0;   // number of the latest such message to it
 };
+
+inline bool SendLine::may_send() const {
+  return carrier == Carrier::kStream ? peer->stream == StreamState::kReady
+                                     : peer->balance.has_credit();
+}
 
 // Finds peers by rank, up to its limit.
 class PeerTable {
@@ -225,7 +255,10 @@ class PeerTable {
 inline std::size_t PeerTable::memory_bytes() const {
   std::size_t bytes = slot_of_.size() * sizeof(std::uint32_t);
   for (const Peer& peer : peers_) {
-    bytes += sizeof(Peer) + peer.paths.memory_bytes() + peer.line.capacity() * sizeof(peer.line[0]);
+    bytes += sizeof(Peer) + peer.paths.memory_bytes();
+    for (const SendLine& line : peer.lines) {
+      bytes += line.messages.capacity() * sizeof(line.messages[0]);
+    }
   }
   return bytes;
 }

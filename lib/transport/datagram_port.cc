@@ -70,7 +70,7 @@ PacketFault DatagramPort::on_data(base::ByteView bytes, bool marked, base::Insta
       fault != PacketFault::kNone) {
     return fault;
   }
-  if (stamp.path < PathSet::kMaxPaths) {
+  if (stamp.path <= kStreamPath) {
     session.on_data(stamp.path, stamp.number);
   }
   endpoint_.complete(stamp.epoch, stamp.message, *peer);

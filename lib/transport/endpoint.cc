@@ -131,8 +131,8 @@ class Endpoint::Impl {
   void ping_silent_peer(Peer& peer) {
     if (peer.incoming > 0) {
       receiver.ping(peer);
-    } else if (peer.outgoing == 0) {  // otherwise PROBEs of the messages to it do the same
-      ping(peer);
+    } else if (peer.outgoing == peer.streamed_out) {
+      ping(peer);  // PROBEs of messages by datagram do the same
     }
   }
 
@@ -228,7 +228,8 @@ class Endpoint::Impl {
                  .path = packet.path,
                  .dscp = SPILLWAY_DSCP_CONTROL,
                  .ecn = SPILLWAY_ECN_ECT0,
-                 .is_control = true};
+                 .is_control = true,
+                 .carrier = peer.control_carrier()};
     ++core.counters.control_sent;
   }
 
@@ -449,7 +450,9 @@ void Endpoint::on_refused(std::uint16_t rank, base::Instant now) {
 
 void Endpoint::on_stream_lost(std::uint16_t rank, base::Instant now) {
   Peer* peer = impl_->core.peers.find(rank);
-  if (peer != nullptr && !peer->dead && peer->is_awaited()) {
+  const bool is_relied_on =
+      peer != nullptr && (peer->is_stream || peer->streamed_out > 0 || peer->streamed_in > 0);
+  if (is_relied_on && !peer->dead && peer->is_awaited()) {
     impl_->declare_dead(*peer, DeathCause::kRefused, now);
   }
 }
@@ -482,15 +485,27 @@ void Endpoint::use_stream(std::uint16_t rank) {
     return;
   }
   peer->is_stream = true;
-  impl_->sender.unblock(*peer);
-  impl_->receiver.grant_all(*peer);
+  impl_->sender.move_to_stream(*peer);
+  impl_->receiver.move_to_stream(*peer);
 }
 
-void Endpoint::set_full(std::uint16_t rank, bool is_full) {
+void Endpoint::set_stream(std::uint16_t rank, StreamState state) {
   if (Peer* peer = impl_->core.peers.find(rank); peer != nullptr) {
-    peer->is_full = is_full;
-    impl_->sender.unblock(*peer);
+    peer->stream = state;
+    impl_->sender.on_stream_room(*peer);
   }
+}
+
+bool Endpoint::has_stream(std::uint16_t rank) const {
+  const Peer* peer = find_peer(rank);
+  return peer != nullptr && peer->stream != StreamState::kClosed;
+}
+
+bool Endpoint::has_all_streams() const {
+  bool has_all = true;
+  impl_->core.peers.for_each(
+      [&](const Peer& peer) { has_all &= peer.dead || peer.stream != StreamState::kClosed; });
+  return has_all;
 }
 
 Endpoint::Contact Endpoint::contact(std::uint16_t rank, base::Instant now) const {
@@ -529,16 +544,19 @@ base::Instant Endpoint::next_timeout() const {
   return timers.empty() ? kNever : timers.next_due();
 }
 
-bool Endpoint::poll_control(base::Instant now, Transmission& out) {
-  out.kind = TransmissionKind::kControl;
-  return impl_->poll_control(now, out);
+bool Endpoint::poll_unpaced(base::Instant now, Transmission& out) {
+  if (impl_->poll_control(now, out)) {
+    out.kind = TransmissionKind::kControl;
+    return true;
+  }
+  out.kind = TransmissionKind::kData;
+  return impl_->sender.poll_data(now, /*with_datagrams=*/false, out);
 }
 
 bool Endpoint::poll_transmit(base::Instant now, Transmission& out) {
-  if (poll_control(now, out)) {
-    return true;
-  }
-  if (impl_->sender.poll_data(now, out)) {
+  if (impl_->poll_control(now, out)) {
+    out.kind = TransmissionKind::kControl;
+  } else if (impl_->sender.poll_data(now, /*with_datagrams=*/true, out)) {
     out.kind = TransmissionKind::kData;
   } else if (impl_->sums.poll(now, out)) {
     out.kind = TransmissionKind::kSum;

@@ -140,7 +140,8 @@ struct Epoch {
 
 // ------------------------------------------------------------------ packets
 
-// How a datagram is sent: to which rank, from which source port, in which traffic class. The
+// How a packet is sent: to which rank, by datagram or over the stream, from which source port, in
+// which traffic class. The
 // transport decides and the layers below carry it out: net with sockets, the simulator with
 // addresses and labels. Datagrams of one size and one route may leave in one system call.
 //
@@ -151,7 +152,8 @@ struct Route {
   std::uint8_t path = 0;   // which of our source ports; ECMP hashes it into a path
   std::uint8_t dscp = 0;
   std::uint8_t ecn = 0;
-  bool is_control = false;  // may overtake data
+  bool is_control = false;                // may overtake data
+  Carrier carrier = Carrier::kDatagrams;  // on a stream, path and traffic class mean nothing
 
   // DSCP and ECN, as in the IP header.
   std::uint8_t tos() const { return static_cast<std::uint8_t>(dscp << 2 | ecn); }
@@ -247,10 +249,17 @@ struct EndpointCounters {
   std::uint64_t contradicting = 0;  // does not fit its message: packet number, counts, planes
 };
 
+// Whether a stream takes data.
+enum class StreamState : std::uint8_t {
+  kClosed,  // not open, or lost
+  kFull,    // open, but has no room
+  kReady,
+};
+
 // The reason why an endpoint sends nothing more, for the message that is closest to being sent.
 enum class Holdup : std::uint8_t {
   kNothing,   // a packet may go now
-  kStream,    // a peer's stream is full
+  kStream,    // a peer's stream takes nothing now
   kCredit,    // no credit from the receiver
   kReceiver,  // the receiver does not expect the message yet
   kReport,    // all is sent; the receiver has not reported
@@ -341,7 +350,8 @@ class Endpoint {
   // something is due. The peer is dead if it then is silent for a quarter of the peer timeout, at
   // most a second.
   void on_refused(std::uint16_t rank, base::Instant now);
-  // The stream to the peer has ended: a peer from which something is due is dead at once.
+  // The stream to the peer has ended: a peer is dead at once if something is due from it and the
+  // stream carries messages, or everything (use_stream()).
   void on_stream_lost(std::uint16_t rank, base::Instant now);
   // For checking the quote: numbers of the latest control packet to the peer and of the latest data
   // packet over a path. source_of() gives the source of a data packet while its message lasts.
@@ -351,16 +361,19 @@ class Endpoint {
   // This host's kernel refused to send a datagram to the peer; `error` is an errno.
   void on_unsent(std::uint16_t rank, std::uint32_t bytes, int error, base::Instant now);
 
-  // Packets to and from this peer now travel over a stream (TCP), which loses nothing, keeps their
-  // order and has a window of its own. From now on no congestion window applies, credit covers
-  // whole messages, and newly expected messages arrive whole whatever their loss bound. Messages in
-  // progress continue.
+  // All packets to and from this peer now travel over a stream: messages whatever their options
+  // say, those in progress included, and control packets.
   void use_stream(std::uint16_t rank);
-  // Whether the stream takes no data now. poll_transmit() returns control packets all the same.
-  void set_full(std::uint16_t rank, bool is_full);
+  // The driver says how the stream to a peer is; at first it is closed. Messages on a stream that
+  // is not ready wait, and only they.
+  void set_stream(std::uint16_t rank, StreamState state);
+  // True if the stream to this peer, or to every peer that is alive, is open: messages may be put
+  // on it.
+  bool has_stream(std::uint16_t rank) const;
+  bool has_all_streams() const;
   struct Contact {
     bool is_awaited = false;   // something is due from it
-    bool has_spoken = false;   // something came from it
+    bool has_spoken = false;   // a datagram came from it, or a control packet over the stream
     base::Duration silence{};  // since the latest packet, or since something became due
   };
   Contact contact(std::uint16_t rank, base::Instant now) const;
@@ -368,8 +381,9 @@ class Endpoint {
   // When on_timeout() is due next; kNever if nothing is.
   base::Instant next_timeout() const;
   bool poll_transmit(base::Instant now, Transmission& out);
-  // The same for control packets alone, which poll_transmit() returns first.
-  bool poll_control(base::Instant now, Transmission& out);
+  // The same for packets that no pacer holds: control packets, which poll_transmit() returns first,
+  // and data on streams.
+  bool poll_unpaced(base::Instant now, Transmission& out);
   bool poll_event(Event& out);
 
   // Prefetches memory that the next call needs, for drivers of many endpoints that know which one

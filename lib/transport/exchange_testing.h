@@ -79,6 +79,7 @@ class Exchange {
     options.planes = kPlanes;
     options.priority = send.priority;
     options.loss = send.loss;
+    options.carrier = send.carrier;
     return options;
   }
   base::Status start(const SendOptions& options) {

@@ -47,12 +47,17 @@ base::Duration LinkShare::add(const Arrival& arrival, base::Instant now) {
       close_window(now);
     }
   }
+  streamed_ = 0;
   return queued;
+}
+
+void LinkShare::add_streamed(std::int64_t bytes) {
+  streamed_ += bytes + kFrameOverhead;
 }
 
 // `busy`: how long the link was busy before it came, if it surely was.
 void LinkShare::add_to_window(const Arrival& arrival, std::optional<base::Duration> busy) {
-  const std::int64_t bytes = arrival.bytes + kFrameOverhead;
+  const std::int64_t bytes = arrival.bytes + kFrameOverhead + streamed_;
   window_->bytes += bytes;
   if (busy) {
     window_->queued_bytes += bytes;

@@ -56,6 +56,9 @@ class LinkShare {
   };
   // Returns how long the packet waited in queues.
   base::Duration add(const Arrival& arrival, base::Instant now);
+  // Bytes of ours that came over a stream. They waited in their sender, so their transit times say
+  // nothing; but if the link was busy around them, it carried them.
+  void add_streamed(std::int64_t bytes);
 
   // From 0 to 1; empty while unknown.
   std::optional<double> share(base::Instant now) const;
@@ -86,9 +89,10 @@ class LinkShare {
   base::BitRate rate_;
   std::vector<Lane> lanes_;  // by peer
   std::optional<Window> window_;
-  base::Instant latest_;     // when the latest packet came
-  bool has_waited_ = false;  // whether that packet waited
-  double bytes_ = 0.0;       // in conclusive windows, decayed
+  base::Instant latest_;       // when the latest packet came
+  bool has_waited_ = false;    // whether that packet waited
+  std::int64_t streamed_ = 0;  // bytes over streams since then
+  double bytes_ = 0.0;         // in conclusive windows, decayed
   double time_ns_ = 0.0;
   base::Instant told_;
 };

@@ -61,6 +61,13 @@ class PayloadSink {
   virtual unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) = 0;
 };
 
+// The carrier of a message's data packets; the same at both ends. Control packets take whatever
+// reaches the peer. A stream (TCP) loses nothing, keeps the order and has a window of its own, so a
+// message on it needs no credit, and arrives whole whatever its loss bound. Its packets wait for
+// room in the stream alone.
+enum class Carrier : std::uint8_t { kDatagrams, kStream };
+inline constexpr unsigned kCarriers = 2;
+
 struct SendOptions {
   wire::MessageId id;  // its source is the sending rank
   std::uint16_t to = 0;
@@ -72,6 +79,7 @@ struct SendOptions {
   std::span<const std::uint8_t> packet_importance{};
   LossPolicy loss;
   PayloadSource* source = nullptr;  // may be null where packets carry only their size
+  Carrier carrier = Carrier::kDatagrams;
 };
 
 struct ReceiveOptions {
@@ -83,6 +91,7 @@ struct ReceiveOptions {
   LossPolicy loss;
   std::optional<base::Duration> deadline{};  // from the call to expect()
   PayloadSink* sink = nullptr;
+  Carrier carrier = Carrier::kDatagrams;
 };
 
 // How a message ended at its receiver, packet by packet.

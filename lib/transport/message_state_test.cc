@@ -98,9 +98,10 @@ struct Lines : testing::Test {
     const auto rank = static_cast<std::uint16_t>(peers.size());
     return peers.emplace_back(rank, 1U, PathConfig{}, WindowConfig{}, base::bytes(1500), kCredit);
   }
-  OutgoingMessage& join(Peer& peer, std::uint8_t priority) {
+  OutgoingMessage& join(Peer& peer, std::uint8_t priority, Carrier carrier = Carrier::kDatagrams) {
     OutgoingMessage& message = messages.emplace_back();
     message.peer = &peer;
+    message.carrier = carrier;
     message.packets = 1;
     message.priority = priority;
     message.queue_number = messages.size();
@@ -109,11 +110,11 @@ struct Lines : testing::Test {
   }
   // Returns the message that sends a packet next; a burst is one packet.
   OutgoingMessage* send_one() {
-    Peer* peer = lines.front();
-    if (peer == nullptr) {
+    SendLine* line = lines.front();
+    if (line == nullptr) {
       return nullptr;
     }
-    OutgoingMessage* message = peer->line.front();
+    OutgoingMessage* message = line->messages.front();
     lines.rotate();
     return message;
   }
@@ -168,10 +169,10 @@ TEST_F(Lines, APeerWithoutCreditStepsAsideUntilItHasSome) {
   OutgoingMessage& goes = join(add_peer(), 3);
   use_up_credit(peer);
   EXPECT_EQ(send_one(), &goes);
-  lines.unblock(peer);  // without anything having changed
+  lines.unblock(peer.line(Carrier::kDatagrams));  // without anything having changed
   EXPECT_EQ(send_one(), &goes);
   ASSERT_TRUE(peer.balance.on_granted(kCredit + 1));
-  lines.unblock(peer);
+  lines.unblock(peer.line(Carrier::kDatagrams));
   EXPECT_EQ(send_one(), &waits);
   lines.leave(goes);
   lines.leave(waits);
@@ -187,6 +188,18 @@ TEST_F(Lines, ABlockedPeersLineMayEmptyAndFill) {
   ASSERT_TRUE(peer.balance.on_granted(kCredit + 1));
   OutgoingMessage& next = join(peer, 2);
   EXPECT_EQ(send_one(), &next);
+}
+
+TEST_F(Lines, AStreamNeedsRoomAndNoCredit) {
+  Peer& peer = add_peer();
+  use_up_credit(peer);
+  OutgoingMessage& message = join(peer, 3, Carrier::kStream);
+  EXPECT_EQ(send_one(), nullptr);
+  peer.stream = StreamState::kReady;
+  lines.unblock(peer.line(Carrier::kStream));
+  EXPECT_EQ(send_one(), &message);
+  peer.stream = StreamState::kFull;
+  EXPECT_EQ(send_one(), nullptr);
 }
 
 // ------------------------------------------------------------------ operations and messages that

@@ -36,6 +36,10 @@
 
 namespace spillway::transport {
 
+// The path field of packets that a stream carries, and of the report about them. They have numbers
+// of their own, in the stream's order; a report of them says only how far they have come.
+inline constexpr std::uint8_t kStreamPath = 64;
+
 struct PathConfig {
   base::Duration delay_target = base::microseconds(50);
   base::Duration retire_first = base::milliseconds(1);  // how long a bad path sits out at first
@@ -63,7 +67,7 @@ struct PathNews {
 
 class PathSet {
  public:
-  static constexpr unsigned kMaxPaths = 64;
+  static constexpr unsigned kMaxPaths = kStreamPath;
   static constexpr std::uint64_t kRemembered = 64;  // packets of a path
   static constexpr unsigned kReordered = 3;
 
@@ -211,9 +215,8 @@ class PathIntake {
   // Packets that came, counted likewise.
   std::uint64_t received() const { return received_; }
 
-  // Writes the reports of paths with news, as many as fit in one packet.
+  // Adds the reports of paths with news, as many as fit in one packet.
   void report(base::Instant now, wire::ControlPacket::Credit& credit) {
-    credit.path_count = 0;
     while (news_ != 0 && credit.path_count < SPILLWAY_MAX_PATH_REPORTS) {
       const int index = std::countr_zero(news_);
       news_ &= news_ - 1;

@@ -367,6 +367,7 @@ TEST(PathSet, UrgentPacketsMayOvertake) {
   };
   const auto gaps = [&] {
     PathNews news;
+    credit.path_count = 0;
     receiver.report({}, credit);
     EXPECT_TRUE(sender.on_report(credit.paths[0], {}, news));
     return news.gaps.size();

@@ -192,6 +192,19 @@ TEST(LinkShare, IsWhatComesWhilePacketsWait) {
   EXPECT_NEAR(line.share(), 0.25, 0.02);
 }
 
+// Three of four packets come over streams.
+TEST(LinkShare, CountsWhatComesOverStreams) {
+  Line line;
+  line.pass(base::milliseconds(10), kFrameTime * 3, base::Duration());
+  for (int i = 0; i < 5000; ++i) {
+    for (int streamed = 0; streamed < 3; ++streamed) {
+      line.link.add_streamed(kPayload);
+    }
+    line.pass(kFrameTime * 8, kFrameTime * 8, base::milliseconds(1));
+  }
+  EXPECT_NEAR(line.share(), 0.5, 0.03);
+}
+
 TEST(LinkShare, AveragesACrowdThatComesAndGoes) {
   Line line;
   line.pass(base::milliseconds(10), kFrameTime * 3, base::Duration());

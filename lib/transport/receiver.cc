@@ -85,7 +85,9 @@ base::Status Receiver::expect(const ReceiveOptions& options, base::Instant now) 
   message.packet_bytes = options.packet_bytes;
   message.priority = options.priority;
   message.loss = options.loss;
-  if (peer->is_stream) {
+  message.carrier = peer->is_stream ? Carrier::kStream : options.carrier;
+  if (message.is_streamed()) {
+    ++peer->streamed_in;
     message.loss.loss_bound_ppm = 0;  // all of it comes, so it is waited for
   }
   message.sink = options.sink;
@@ -164,23 +166,17 @@ void Receiver::count_unexpected(const wire::MessageId& id, const Peer& peer) {
 
 void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now) {
   const wire::DataStamp& stamp = arrival.stamp;
-  if (stamp.path >= PathSet::kMaxPaths) {
+  if (stamp.path > kStreamPath) {
     ++core_.counters.contradicting;
     return;
   }
-  core_.senders += peer.intake.received() == core_.config.first_number ? 1 : 0;
-  const bool is_first = peer.intake.add({.path = stamp.path,
-                                         .number = stamp.number,
-                                         .timestamp_us = stamp.timestamp_us,
-                                         .marked = arrival.marked},
-                                        now);
+  const bool is_first = stamp.path == kStreamPath ? number_on_stream(stamp, peer)
+                                                  : number_datagram(arrival, peer, now);
   core_.counters.repeated += is_first ? 0 : 1;
-  core_.counters.marked += is_first && arrival.marked ? 1 : 0;
-  core_.counters.trimmed += is_first && arrival.trimmed ? 1 : 0;
-  peer.unreported += is_first ? 1 : 0;
-  peer.book.on_numbered(peer.intake.sent());
   IncomingMessage* message = find(stamp.message, peer);
-  if (is_first && !peer.is_stream) {
+  if (is_first && stamp.path == kStreamPath) {
+    core_.link_share.add_streamed(arrived_bytes(arrival));
+  } else if (is_first) {
     watch_network(arrival, peer, message, now);
   }
   EndedMessage* ended = message == nullptr ? ended_.find(stamp.message) : nullptr;
@@ -191,11 +187,7 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
     return;
   }
   if (message == nullptr) {
-    peer.sent_early = true;
-    count_unexpected(stamp.message, peer);
-    if (early_.is_on() && !core_.is_over(stamp.message, peer) && early_.keep(arrival, now)) {
-      report_unexpected(stamp.message, /*contradicts=*/false);
-    }
+    take_unexpected(arrival, peer, now);
     return;
   }
   if (message->state == IncomingState::kEnded) {
@@ -209,6 +201,52 @@ void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now
     return;
   }
   take(*message, arrival, now);
+}
+
+// Counts a datagram on its path; false if it was counted before.
+bool Receiver::number_datagram(const DataArrival& arrival, Peer& peer, base::Instant now) {
+  const wire::DataStamp& stamp = arrival.stamp;
+  core_.senders += peer.intake.received() == core_.config.first_number ? 1 : 0;
+  const bool is_first = peer.intake.add({.path = stamp.path,
+                                         .number = stamp.number,
+                                         .timestamp_us = stamp.timestamp_us,
+                                         .marked = arrival.marked},
+                                        now);
+  core_.counters.marked += is_first && arrival.marked ? 1 : 0;
+  core_.counters.trimmed += is_first && arrival.trimmed ? 1 : 0;
+  peer.unreported += is_first ? 1 : 0;
+  peer.book.on_numbered(peer.intake.sent());
+  return is_first;
+}
+
+// The stream keeps the order, so a lower number is a replay.
+bool Receiver::number_on_stream(const wire::DataStamp& stamp, Peer& peer) {
+  if (stamp.number <= peer.stream_arrived) {
+    return false;
+  }
+  peer.stream_arrived = stamp.number;
+  peer.has_stream_news = true;
+  return true;
+}
+
+// A packet of a message that has not begun here, or is over.
+void Receiver::take_unexpected(const DataArrival& arrival, Peer& peer, base::Instant now) {
+  const wire::DataStamp& stamp = arrival.stamp;
+  peer.sent_early = true;
+  count_unexpected(stamp.message, peer);
+  if (!early_.is_on() || core_.is_over(stamp.message, peer)) {
+    return;
+  }
+  if (early_.keep(arrival, now)) {
+    report_unexpected(stamp.message, /*contradicts=*/false);
+  }
+  // No credit bounds what comes over a stream.
+  if (stamp.path == kStreamPath && early_.holds(stamp.message)) {
+    core_.queue_reply({.kind = PendingControl::Kind::kReply,
+                       .peer = peer.rank,
+                       .reply = wire::ControlType::kWait,
+                       .message = stamp.message});
+  }
 }
 
 // Learns from the packet about the links that it took.
@@ -241,11 +279,8 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
   }
   message.stall.restart();
   message.all_sent |= arrival.stamp.last;
-  pacer_.on_arrival(arrival.trimmed);
-  if (arrival.marked) {
-    pacer_.on_marked();
-  } else if (peer.book.unused() == 0 && peer.book.wanted() > 1) {
-    pacer_.on_starved();
+  if (arrival.stamp.path != kStreamPath) {
+    steer_pacer(peer, arrival);
   }
   // A sink never sees a packet again that it has whole: a damaged copy cannot spoil it.
   const bool has_news = arrival.packet != nullptr && message.sink != nullptr &&
@@ -257,7 +292,7 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
     ++core_.counters.contradicting;
   } else {
     const bool is_important = arrival.stamp.importance == SPILLWAY_IMPORTANCE_REQUIRED;
-    const std::uint32_t missing = message.ledger.missing();
+    const std::uint32_t wanted = message.wanted();
     switch (message.ledger.record(arrival.stamp.packet, static_cast<std::uint8_t>(planes),
                                   is_important)) {
       case PacketLedger::Entry::kDuplicate:
@@ -273,11 +308,11 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
       case PacketLedger::Entry::kImproved:
         // Only news is a sign of life: anybody may send a recorded packet once more.
         peer.last_heard = now;
-        peer.has_spoken = true;
+        peer.has_spoken |= arrival.stamp.path != kStreamPath;
         ++core_.counters.data_taken;
         break;
     }
-    peer.book.want_less(missing - message.ledger.missing());
+    peer.book.want_less(wanted - message.wanted());
   }
   // If credit is about to be granted, the report goes along with it.
   const std::uint32_t patience = peer.in_credit_queue ? 2 : 1;
@@ -289,8 +324,19 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
   if (message.is_open()) {
     expect_no_more(message, arrival.stamp, now);
   }
-  peer.priority = message.priority;
-  queue_for_credit(peer);
+  if (!message.is_streamed()) {
+    peer.priority = message.priority;
+    queue_for_credit(peer);
+  }
+}
+
+void Receiver::steer_pacer(const Peer& peer, const DataArrival& arrival) {
+  pacer_.on_arrival(arrival.trimmed);
+  if (arrival.marked) {
+    pacer_.on_marked();
+  } else if (peer.book.unused() == 0 && peer.book.wanted() > 1) {
+    pacer_.on_starved();
+  }
 }
 
 // Behind the last packet, only packets that another path delays are still in flight. So the
@@ -298,7 +344,7 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
 // answer.
 void Receiver::expect_no_more(IncomingMessage& message, const wire::DataStamp& stamp,
                               base::Instant now) {
-  if (!stamp.last || stamp.retransmit) {
+  if (!stamp.last || stamp.retransmit || message.is_streamed()) {
     return;
   }
   message.transmitted = std::max(message.transmitted, message.packets);
@@ -322,8 +368,10 @@ void Receiver::begin(IncomingMessage& message, base::Instant now) {
   if (message.state == IncomingState::kExpected) {
     message.state.enter(IncomingState::kArriving);
     message.first_arrival = now;
-    message.peer->book.want(message.ledger.missing());
-    message.peer->packet_bytes = message.packet_bytes;
+    message.peer->book.want(message.wanted());
+    if (!message.is_streamed()) {
+      message.peer->packet_bytes = message.packet_bytes;
+    }
   }
 }
 
@@ -379,13 +427,16 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
   message.important = packet.probe.important;
   const std::uint32_t transmitted =
       std::max(message.transmitted, std::min(packet.probe.transmitted, kMaxTransmissions));
-  check_for_stall(message, transmitted - message.transmitted, now);
+  if (!message.is_streamed()) {
+    check_for_stall(message, transmitted - message.transmitted, now);
+  }
   message.transmitted = transmitted;
   message.all_sent |= packet.probe.all_sent;
   if (packet.generation > message.probe_generation) {
     message.probe_generation = packet.generation;
     message.owed.add(Owed::kCredit);
     peer.intake.refresh();
+    peer.has_stream_news = peer.stream_arrived > core_.config.first_number;
     message.owed.remove(Owed::kBitmap);
     if (packet.probe.all_sent) {
       message.owed.add(Owed::kBitmap);
@@ -395,8 +446,10 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
   }
   queue_report(message.slot);
   finish_if_enough(message, now);
-  peer.priority = message.priority;
-  queue_for_credit(peer);
+  if (!message.is_streamed()) {
+    peer.priority = message.priority;
+    queue_for_credit(peer);
+  }
 }
 
 // The sender lives, as its probe shows, and may have sent more.
@@ -498,12 +551,11 @@ void Receiver::finish(std::uint32_t slot, Outcome outcome, base::Instant now) {
 // As finish(), but nothing is reported on this side.
 void Receiver::end(std::uint32_t slot, Outcome outcome, base::Instant now) {
   IncomingMessage& message = messages_[slot];
-  if (message.state != IncomingState::kExpected) {
-    message.peer->book.want_less(message.packets - message.ledger.delivered());
-  }
+  message.peer->book.want_less(message.wanted());
   message.state.enter(IncomingState::kEnded);
   message.outcome = outcome;
   --message.peer->incoming;
+  message.peer->streamed_in -= message.is_streamed() ? 1 : 0;
   --active_;
   message.ledger = PacketLedger();
   message.sink = nullptr;
@@ -534,6 +586,17 @@ void Receiver::release_oldest() {
   }
   message.state.enter(IncomingState::kFree);
   messages_.erase(slot);
+}
+
+void Receiver::move_to_stream(Peer& peer) {
+  messages_.for_each([&](std::uint32_t slot) {
+    IncomingMessage& message = messages_[slot];
+    if (message.peer == &peer && message.is_open() && !message.is_streamed()) {
+      peer.book.want_less(message.wanted());
+      message.carrier = Carrier::kStream;
+      ++peer.streamed_in;
+    }
+  });
 }
 
 void Receiver::end_messages_from(Peer& peer, base::Instant now) {

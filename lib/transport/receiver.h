@@ -142,6 +142,7 @@ struct IncomingMessage {
   std::uint32_t transmitted = 0;           // data packets sent, by the sender's count
   std::optional<std::uint32_t> important;  // packets that must come; unset until a probe tells
   LossPolicy loss;
+  Carrier carrier = Carrier::kDatagrams;
   base::Tracked<IncomingState> state{IncomingState::kFree};
   std::uint8_t priority = 0;
   Owed owed;
@@ -163,6 +164,11 @@ struct IncomingMessage {
   base::Instant deadline = kNever;
   base::Instant armed = kNever;  // the earliest entry in the timer queue
 
+  bool is_streamed() const { return carrier == Carrier::kStream; }
+  // Packets that it still needs credit for, once it has begun.
+  std::uint32_t wanted() const {
+    return is_streamed() || state == IncomingState::kExpected ? 0 : packets - ledger.delivered();
+  }
   bool is_free() const { return state == IncomingState::kFree; }
   // The owner still waits for it.
   bool is_open() const { return !is_free() && state != IncomingState::kEnded; }
@@ -199,6 +205,7 @@ struct EarlyMessage {
   std::vector<Data> data;
   std::optional<wire::ControlPacket> probe;  // the latest
   std::size_t kept_bytes = 0;
+  bool is_held = false;  // its sender was told to wait
 };
 
 class EarlyArrivals {
@@ -214,11 +221,14 @@ class EarlyArrivals {
   std::size_t kept_bytes() const { return kept_bytes_; }
   // More than half of the room is taken.
   bool is_filling() const { return kept_bytes_ * 2 > max_bytes_; }
+  // True once for each kept message whose sender must wait because the room is filling.
+  bool holds(const wire::MessageId& id);
 
  private:
   // Overhead of an entry, besides its bytes.
   static constexpr std::size_t kEntryBytes = sizeof(EarlyMessage::Data);
 
+  EarlyMessage* find(const wire::MessageId& id);
   EarlyMessage& message(const wire::MessageId& id);
   void add(EarlyMessage& message, std::size_t bytes);
 
@@ -248,8 +258,8 @@ class Receiver {
   void on_timer(std::uint32_t slot, base::Instant now);
   void on_credit_timer(base::Instant now);
   void end_messages_from(Peer& peer, base::Instant now);
-  // Grants credit for all that is missing of its messages, at once: the peer is a stream.
-  void grant_all(Peer& peer);
+  // Messages expected from this peer go on over the stream.
+  void move_to_stream(Peer& peer);
   // Asks a peer that has long been silent for a sign of life.
   void ping(Peer& peer);
 
@@ -273,6 +283,10 @@ class Receiver {
   base::Status check(const ReceiveOptions& options) const;
   IncomingMessage* find(const wire::MessageId& id, Peer& peer);
   void count_unexpected(const wire::MessageId& id, const Peer& peer);
+  bool number_datagram(const DataArrival& arrival, Peer& peer, base::Instant now);
+  static bool number_on_stream(const wire::DataStamp& stamp, Peer& peer);
+  void take_unexpected(const DataArrival& arrival, Peer& peer, base::Instant now);
+  void steer_pacer(const Peer& peer, const DataArrival& arrival);
   void watch_network(const DataArrival& arrival, Peer& peer, const IncomingMessage* message,
                      base::Instant now);
   void take(IncomingMessage& message, const DataArrival& arrival, base::Instant now);

@@ -5,6 +5,7 @@
 #include "transport/receiver.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -84,6 +85,13 @@ bool Receiver::write_report(std::uint32_t slot, wire::ControlPacket& packet, bas
     packet.type = wire::ControlType::kCredit;
     packet.credit.granted = static_cast<std::uint32_t>(peer.book.granted());
     packet.credit.answer = message.owed.take(Owed::kPing) && message.is_open();
+    packet.credit.path_count = 0;
+    if (std::exchange(peer.has_stream_news, false)) {
+      spillway_path_report& report = packet.credit.paths[packet.credit.path_count++];
+      report = {};
+      report.path = kStreamPath;
+      report.echo_number = static_cast<std::uint32_t>(peer.stream_arrived);
+    }
     peer.intake.report(now, packet.credit);
     peer.unreported = 0;
     return true;
@@ -128,19 +136,7 @@ std::uint32_t Receiver::grantable(Peer& peer) const {
                              core_.config.exchange.report_packets);
 }
 
-void Receiver::grant_all(Peer& peer) {
-  const std::uint32_t packets = peer.book.grantable(standing_credit(peer), UINT32_MAX, UINT32_MAX);
-  if (packets > 0) {
-    peer.book.grant(packets);
-    queue_credit(peer);
-  }
-}
-
 void Receiver::queue_for_credit(Peer& peer) {
-  if (peer.is_stream) {
-    grant_all(peer);
-    return;
-  }
   if (peer.in_credit_queue) {
     if (peer.priority > peer.credit_priority) {
       pacer_.raise(peer.rank, peer.credit_priority, peer.priority);
@@ -248,10 +244,19 @@ bool PacketLedger::next_missing_range(std::uint32_t from, wire::BitmapRange& ran
   return true;
 }
 
-EarlyMessage& EarlyArrivals::message(const wire::MessageId& id) {
+EarlyMessage* EarlyArrivals::find(const wire::MessageId& id) {
   const auto found = std::find_if(messages_.rbegin(), messages_.rend(),
                                   [&](const EarlyMessage& each) { return each.id == id; });
-  if (found != messages_.rend()) {
+  return found == messages_.rend() ? nullptr : &*found;
+}
+
+bool EarlyArrivals::holds(const wire::MessageId& id) {
+  EarlyMessage* kept = is_filling() ? find(id) : nullptr;
+  return kept != nullptr && !std::exchange(kept->is_held, true);
+}
+
+EarlyMessage& EarlyArrivals::message(const wire::MessageId& id) {
+  if (EarlyMessage* found = find(id); found != nullptr) {
     return *found;
   }
   messages_.emplace_back().id = id;

@@ -22,6 +22,8 @@ constexpr double kLossMemory = 256.0;
 constexpr std::uint32_t kUrgentRepairs = 4;
 // Data in flight for this many times the usual wait is lost.
 constexpr int kExpiryWaits = 2;
+// First wait for a report of a message on a stream, which may hold its packets long and loses none.
+constexpr base::Duration kStreamWait = base::milliseconds(20);
 
 std::uint32_t required_packets(const SendOptions& options) {
   if (options.packet_importance.empty()) {
@@ -106,6 +108,7 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
   message.peer = &peer;
   message.packets = options.packets;
   message.packet_bytes = options.packet_bytes;
+  message.carrier = peer.is_stream ? Carrier::kStream : options.carrier;
   message.priority = options.priority;
   message.importance = options.importance;
   message.loss = options.loss;
@@ -114,14 +117,18 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
                                    options.packet_importance.end());
   message.important = required_packets(options);
   message.order = SendOrder(options.packets);
-  message.probe_wait = report_timeout(peer);
-  peer.longest_packet = std::max(peer.longest_packet, options.packet_bytes);
+  message.probe_wait = first_wait(message);
   if (options.id.phase == wire::Phase::kPointToPoint) {
     peer.point_to_point_sent = std::max(peer.point_to_point_sent, options.id.operation);
   }
   core_.await(peer, now);
   ++peer.outgoing;
-  peer.unsent += message.packets;
+  if (message.is_streamed()) {
+    ++peer.streamed_out;
+  } else {
+    peer.longest_packet = std::max(peer.longest_packet, options.packet_bytes);
+    peer.unsent += message.packets;
+  }
   if (needs_announcement(message)) {
     queue_probe(slot);
   }
@@ -132,7 +139,8 @@ void Sender::begin(std::uint32_t slot, Peer& peer, const SendOptions& options, b
 // Data announces a message by itself. But the receiver must learn how many packets are required,
 // and of messages for which it has to grant credit.
 bool Sender::needs_announcement(const OutgoingMessage& message) const {
-  return message.important > 0 || message.peer->balance.unused() < message.peer->unsent;
+  const Peer& peer = *message.peer;
+  return message.important > 0 || (!message.is_streamed() && peer.balance.unused() < peer.unsent);
 }
 
 std::uint32_t Sender::find(const wire::ControlPacket& packet) const {
@@ -152,18 +160,22 @@ base::Duration Sender::report_timeout(const Peer& peer) const {
   return std::clamp(patience, exchange.probe_min, exchange.probe_max);
 }
 
+base::Duration Sender::first_wait(const OutgoingMessage& message) const {
+  const base::Duration usual = report_timeout(*message.peer);
+  return message.is_streamed() ? std::max(usual, kStreamWait) : usual;
+}
+
 void Sender::enqueue(OutgoingMessage& message) {
   if (message.state == OutgoingState::kWaiting && message.may_go()) {
-    scheduler_.join(message);
+    scheduler(message.carrier).join(message);
   }
 }
 
-// True if the message waits only for its turn, neither for credit nor for an answer.
+// True if the message waits only for its turn or its stream, neither for credit nor for an answer.
 bool Sender::waits_for_its_turn(const OutgoingMessage& message) const {
-  const Peer& peer = *message.peer;
-  const bool waits_for_stream = peer.is_stream && peer.is_full;
+  const SendLine& line = message.line();
   return message.state == OutgoingState::kQueued &&
-         (peer.turn == Turn::kReady || peer.line.front() != &message || waits_for_stream);
+         (message.is_streamed() || line.turn == Turn::kReady || line.messages.front() != &message);
 }
 
 void Sender::queue_probe(std::uint32_t slot) {
@@ -198,22 +210,25 @@ void Sender::on_timer(std::uint32_t slot, base::Instant now) {
     probe_after(slot, message.probe_wait, now);
     return;
   }
-  Peer& peer = *message.peer;
-  // Silence: data in flight for so long will not arrive.
-  PathNews news;
-  if (!peer.is_stream) {
-    peer.paths.expire(now - report_timeout(peer) * kExpiryWaits, now, news);
+  if (!message.is_streamed()) {
+    give_up_silent(*message.peer, now);
+    check_for_stall(message, now);
   }
+  queue_probe(slot);
+  probe_after(slot, message.probe_wait, now);
+  message.probe_wait = std::min(message.probe_wait * 2, core_.config.exchange.probe_max);
+}
+
+// Data in flight for so long will not arrive.
+void Sender::give_up_silent(Peer& peer, base::Instant now) {
+  PathNews news;
+  peer.paths.expire(now - report_timeout(peer) * kExpiryWaits, now, news);
   take_losses(news, peer);
   if (now - peer.last_sent >= report_timeout(peer)) {
     peer.balance.on_silence();
     peer.has_asked_for_credit = true;
   }
-  scheduler_.unblock(peer);
-  check_for_stall(message, now);
-  queue_probe(slot);
-  probe_after(slot, message.probe_wait, now);
-  message.probe_wait = std::min(message.probe_wait * 2, core_.config.exchange.probe_max);
+  scheduler(Carrier::kDatagrams).unblock(peer.line(Carrier::kDatagrams));
 }
 
 bool Sender::write_probe(std::uint32_t slot, wire::ControlPacket& packet) {
@@ -241,8 +256,10 @@ void Sender::on_stop(const wire::ControlPacket& packet, base::Instant now) {
     return;
   }
   const OutgoingMessage& message = messages_[slot];
-  if (message.all_sent() && message.repaired.empty()) {
-    message.peer->end_wait.add(std::min(now - message.last_sent, kLongestTurn));
+  // On a stream the wait for a lost STOP is no sample: it would delay the question for the next.
+  const bool was_asked = message.is_streamed() && message.generation > 0;
+  if (message.all_sent() && message.repaired.empty() && !was_asked) {
+    message.line().end_wait.add(std::min(now - message.last_sent, kLongestTurn));
   }
   finish(slot, packet.stop.outcome, std::min(packet.stop.delivered, message.packets));
 }
@@ -262,17 +279,20 @@ void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
     message.least_missing = packet.bitmap.missing;
     message.stall.restart();
   }
-  if (message.next_position == message.packets) {
+  // A BITMAP overtakes what is on its way over the stream.
+  const bool can_tell =
+      !message.is_streamed() || message.stream_number <= message.peer->stream_confirmed;
+  if (message.next_position == message.packets && can_tell) {
     message.on_bitmap(packet, now - message.peer->round_trip.timeout());
     // It may have been in line with repairs that are forgiven now.
     if (message.state == OutgoingState::kQueued && !message.may_go()) {
-      scheduler_.leave(message);
+      scheduler(message.carrier).leave(message);
     }
     // A message that cannot be repaired must not hold up the others for ever.
     if (message.generation >= kUrgentRepairs && message.state == OutgoingState::kWaiting) {
       message.queue_number = ++queue_numbers_;
     }
-    message.probe_wait = report_timeout(*message.peer);
+    message.probe_wait = first_wait(message);
     probe_after(slot, message.probe_wait, now);
   }
   enqueue(message);
@@ -280,16 +300,17 @@ void Sender::on_bitmap(const wire::ControlPacket& packet, base::Instant now) {
 
 void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
   peer.sent_since_asking = 0;
+  SendLine& line = peer.line(Carrier::kDatagrams);
   const bool has_news = take_path_reports(packet, peer, now);
   const bool was_without = !peer.balance.has_credit();
   const bool has_more_credit = peer.balance.on_granted(packet.credit.granted);
-  if (has_more_credit && was_without && !peer.line.empty() && !peer.has_asked_for_credit) {
+  if (has_more_credit && was_without && !line.messages.empty() && !peer.has_asked_for_credit) {
     peer.credit_wait.add(std::min(now - peer.last_sent, kLongestTurn));
   }
-  scheduler_.unblock(peer);
-  if ((has_news || has_more_credit) && !peer.line.empty()) {
+  scheduler(Carrier::kDatagrams).unblock(line);
+  if ((has_news || has_more_credit) && !line.messages.empty()) {
     // Whatever message it names: the first in line asks for all of them.
-    OutgoingMessage& first = *peer.line.front();
+    OutgoingMessage& first = *line.messages.front();
     first.probe_wait = report_timeout(peer);
     probe_after(first.slot, first.probe_wait, now);
   }
@@ -307,7 +328,7 @@ void Sender::on_credit(const wire::ControlPacket& packet, Peer& peer, base::Inst
   const bool was_paused = message.is_paused;
   message.is_paused = false;
   if (has_news || has_more_credit) {
-    message.probe_wait = report_timeout(peer);
+    message.probe_wait = first_wait(message);
     if (message.has_packet()) {
       probe_after(slot, message.probe_wait, now);
     }
@@ -327,12 +348,12 @@ void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
   message.is_paused = true;
   message.stall.restart();
   if (message.state == OutgoingState::kQueued) {
-    scheduler_.leave(message);
+    scheduler(message.carrier).leave(message);
   }
   if (core_.config.limits.early_bytes == 0) {
     // The receiver dropped all that was sent so far, so all of it waits until the receiver is
     // ready.
-    message.peer->unsent += message.next_position;
+    message.peer->unsent += message.is_streamed() ? 0 : message.next_position;
     message.start_over();
   }
   probe_after(slot, message.probe_wait, now);
@@ -341,11 +362,15 @@ void Sender::on_wait(const wire::ControlPacket& packet, base::Instant now) {
 bool Sender::take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
   PathNews news;
   for (std::size_t i = 0; i < packet.credit.path_count; ++i) {
-    if (!peer.paths.on_report(packet.credit.paths[i], now, news)) {
+    const spillway_path_report& report = packet.credit.paths[i];
+    if (report.path == kStreamPath) {
+      const std::uint64_t newest = wire::widen(report.echo_number, peer.stream_sent);
+      peer.stream_confirmed = std::max(peer.stream_confirmed, std::min(newest, peer.stream_sent));
+    } else if (!peer.paths.on_report(report, now, news)) {
       ++core_.counters.contradicting;
     }
   }
-  if (peer.round_trip.is_known() && !peer.is_stream) {
+  if (peer.round_trip.is_known()) {
     peer.paths.expire(now - report_timeout(peer) * kExpiryWaits, now, news);
   }
   if (news.round_trip > base::Duration()) {
@@ -383,66 +408,103 @@ void Sender::repair_gaps(const PathNews& news) {
   }
 }
 
-bool Sender::poll_data(base::Instant now, Transmission& out) {
-  Peer* peer = scheduler_.front();
-  if (peer == nullptr) {
+bool Sender::poll_data(base::Instant now, bool with_datagrams, Transmission& out) {
+  SendLine* line = next_line(with_datagrams);
+  if (line == nullptr) {
     return false;
   }
-  transmit(*peer, *peer->line.front(), now, out);
+  transmit(*line, now, out);
   return true;
 }
 
-void Sender::transmit(Peer& peer, OutgoingMessage& message, base::Instant now, Transmission& out) {
-  if (peer.burst_left == 0) {
-    peer.path = peer.paths.choose(now);
-    peer.burst_left = core_.config.exchange.burst_packets;
+// The more urgent of the two carriers' lines; among equals, carriers take turns as lines do.
+SendLine* Sender::next_line(bool with_datagrams) {
+  SendLine* stream = scheduler(Carrier::kStream).front();
+  SendLine* datagrams = with_datagrams ? scheduler(Carrier::kDatagrams).front() : nullptr;
+  if (stream == nullptr || datagrams == nullptr) {
+    return stream == nullptr ? datagrams : stream;
+  }
+  if (stream->turn_priority != datagrams->turn_priority) {
+    return stream->turn_priority > datagrams->turn_priority ? stream : datagrams;
+  }
+  return next_carrier_ == Carrier::kStream ? stream : datagrams;
+}
+
+void Sender::transmit(SendLine& line, base::Instant now, Transmission& out) {
+  OutgoingMessage& message = *line.messages.front();
+  Peer& peer = *message.peer;
+  if (line.burst_left == 0) {
+    if (!message.is_streamed()) {
+      peer.path = peer.paths.choose(now);
+    }
+    line.burst_left = core_.config.exchange.burst_packets;
   }
   message.take_next(out.data, now);
-  peer.unsent -= out.data.retransmit ? 0 : 1;
   out.data.job = core_.config.job;
   out.data.epoch = core_.config.epoch;
   out.data.destination = peer.rank;
-  out.data.path = peer.path;
-  out.data.number =
-      peer.paths.on_sent(peer.path, {.slot = message.slot,
-                                     .packet = out.data.packet,
-                                     .bytes = static_cast<std::uint16_t>(message.packet_bytes),
-                                     .priority = message.priority,
-                                     .serial = message.serial});
   out.data.timestamp_us = stamp_us(now);
-  peer.balance.on_sent();
-  peer.has_asked_for_credit = false;
-  peer.last_sent = now;
-  out.data.report = asks_for_report(message);
+  if (message.is_streamed()) {
+    number_on_stream(message, out.data);
+  } else {
+    number_on_path(message, now, out.data);
+  }
   out.data_bytes = message.packet_bytes;
   out.source = message.source;
   out.route = {.peer = peer.rank,
-               .path = peer.path,
+               .path = out.data.path,
                .dscp = spillway_dscp_of_priority(message.priority),
                .ecn = message.loss.loss_bound_ppm == 0
                           ? static_cast<std::uint8_t>(SPILLWAY_ECN_ECT0)
-                          : spillway_ecn_of_importance(out.data.importance)};
-  message.stall.on_sent(1, now, peer.carried);
+                          : spillway_ecn_of_importance(out.data.importance),
+               .carrier = message.carrier};
   ++core_.counters.data_sent;
   core_.counters.data_resent += out.data.retransmit ? 1 : 0;
   core_.counters.data_sent_bytes += out.data_bytes;
   core_.counters.data_resent_bytes += out.data.retransmit ? out.data_bytes : 0;
   expect_report(message, now);
-  if (--peer.burst_left == 0) {
-    scheduler_.rotate();
+  if (--line.burst_left == 0) {
+    scheduler(message.carrier).rotate();
+    next_carrier_ = message.is_streamed() ? Carrier::kDatagrams : Carrier::kStream;
   }
   if (message.all_sent()) {
-    scheduler_.leave(message);
+    scheduler(message.carrier).leave(message);
   }
+}
+
+void Sender::number_on_path(OutgoingMessage& message, base::Instant now, wire::DataStamp& stamp) {
+  Peer& peer = *message.peer;
+  peer.unsent -= stamp.retransmit ? 0 : 1;
+  stamp.path = peer.path;
+  stamp.number =
+      peer.paths.on_sent(peer.path, {.slot = message.slot,
+                                     .packet = stamp.packet,
+                                     .bytes = static_cast<std::uint16_t>(message.packet_bytes),
+                                     .priority = message.priority,
+                                     .serial = message.serial});
+  peer.balance.on_sent();
+  peer.has_asked_for_credit = false;
+  peer.last_sent = now;
+  stamp.report = asks_for_report(message);
+  message.stall.on_sent(1, now, peer.carried);
+}
+
+// The STOP is the only report that is waited for.
+void Sender::number_on_stream(OutgoingMessage& message, wire::DataStamp& stamp) {
+  message.stream_number = ++message.peer->stream_sent;
+  stamp.path = kStreamPath;
+  stamp.number = message.stream_number;
+  stamp.report = false;
 }
 
 // Asks where nothing more would go out without a report. One request will do, unless the packet
 // that asked was lost.
 bool Sender::asks_for_report(const OutgoingMessage& message) {
   Peer& peer = *message.peer;
-  const bool is_last = message.all_sent() && peer.line.size() == 1;
+  const SendLine& line = message.line();
+  const bool is_last = message.all_sent() && line.messages.size() == 1;
   const bool asks =
-      is_last || (!peer.may_send() && peer.sent_since_asking % kPacketsPerAsking == 0);
+      is_last || (!line.may_send() && peer.sent_since_asking % kPacketsPerAsking == 0);
   peer.sent_since_asking = asks ? 1 : peer.sent_since_asking + 1;
   return asks;
 }
@@ -453,13 +515,22 @@ void Sender::expect_report(OutgoingMessage& message, base::Instant now) {
     message.probe_due = now + message.probe_wait;
     return;
   }
-  // Ask as soon as all packets in flight must have arrived.
+  probe_after(message.slot, drained_after(message), now);
+}
+
+// How long to wait before asking: all packets in flight must have arrived.
+base::Duration Sender::drained_after(const OutgoingMessage& message) const {
   const Peer& peer = *message.peer;
-  const base::Duration drained = std::max(
-      {peer.round_trip.timeout(), peer.end_wait.timeout(), core_.config.exchange.linger_min});
-  // On a stream nobody knows when that is, and nothing is lost.
-  const bool can_tell = peer.round_trip.is_known() && !peer.is_stream;
-  probe_after(message.slot, can_tell ? drained : message.probe_wait, now);
+  const ExchangeConfig& exchange = core_.config.exchange;
+  const RoundTrip& end_wait = message.line().end_wait;
+  if (!message.is_streamed()) {
+    return peer.round_trip.is_known()
+               ? std::max({peer.round_trip.timeout(), end_wait.timeout(), exchange.linger_min})
+               : message.probe_wait;
+  }
+  // Only the STOP can be lost, and only if it does not take the stream.
+  return end_wait.is_known() && !peer.is_stream ? std::max(end_wait.timeout(), exchange.probe_min)
+                                                : message.probe_wait;
 }
 
 void Sender::check_for_stall(OutgoingMessage& message, base::Instant now) {
@@ -503,11 +574,31 @@ void Sender::drop(std::uint32_t slot) {
   OutgoingMessage& message = messages_[slot];
   Peer& peer = *message.peer;
   --peer.outgoing;
-  peer.unsent -= message.packets - message.next_position;
+  if (message.is_streamed()) {
+    --peer.streamed_out;
+  } else {
+    peer.unsent -= message.packets - message.next_position;
+  }
   if (message.state == OutgoingState::kQueued) {
-    scheduler_.leave(message);
+    scheduler(message.carrier).leave(message);
   }
   messages_.erase(slot);
+}
+
+void Sender::move_to_stream(Peer& peer) {
+  messages_.for_each([&](std::uint32_t slot) {
+    OutgoingMessage& message = messages_[slot];
+    if (message.peer != &peer || message.is_streamed()) {
+      return;
+    }
+    if (message.state == OutgoingState::kQueued) {
+      scheduler(message.carrier).leave(message);
+    }
+    peer.unsent -= message.packets - message.next_position;
+    ++peer.streamed_out;
+    message.carrier = Carrier::kStream;
+    enqueue(message);
+  });
 }
 
 void Sender::end_messages_to(Peer& peer, Outcome outcome) {
@@ -526,17 +617,19 @@ void Sender::withdraw(const wire::MessageId& id, std::uint16_t to) {
 }
 
 Holdup Sender::holdup() {
-  if (scheduler_.has_ready()) {
-    return Holdup::kNothing;
+  for (const SendScheduler& scheduler : schedulers_) {
+    if (scheduler.has_ready()) {
+      return Holdup::kNothing;
+    }
   }
   Holdup nearest = Holdup::kIdle;
   messages_.for_each([&](std::uint32_t slot) {
     const OutgoingMessage& message = messages_[slot];
     const bool is_in_line = message.state == OutgoingState::kQueued;
-    const Holdup own = is_in_line && message.peer->balance.has_credit() ? Holdup::kStream
-                       : is_in_line                                     ? Holdup::kCredit
-                       : message.is_paused                              ? Holdup::kReceiver
-                                                                        : Holdup::kReport;
+    const Holdup own = is_in_line && message.is_streamed() ? Holdup::kStream
+                       : is_in_line                        ? Holdup::kCredit
+                       : message.is_paused                 ? Holdup::kReceiver
+                                                           : Holdup::kReport;
     nearest = std::min(nearest, own);
   });
   return nearest;

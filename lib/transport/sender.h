@@ -68,6 +68,9 @@ constexpr bool may_follow(OutgoingState from, OutgoingState to) {
 // A message under way to a peer: whether it may go, which packet goes next, what must be
 // retransmitted.
 //
+// Over a stream packets are missing only if the receiver had no room for them before it expected
+// the message. A BITMAP tells, once all that was sent has come.
+//
 // A message is sent once through in SendOrder (the first pass). Packets that turn out to be missing
 // and that the budget does not forgive go first: those that a report of their path names, and after
 // the first pass those that a BITMAP names.
@@ -83,6 +86,8 @@ struct OutgoingMessage {
   std::uint32_t next_position = 0;  // position in the first pass
   std::uint32_t transmitted = 0;
   std::uint8_t serial = 0;  // see SentPacket
+  Carrier carrier = Carrier::kDatagrams;
+  std::uint64_t stream_number = 0;  // of its latest packet over the stream
   LossPolicy loss;
   std::uint8_t priority = 0;
   std::uint8_t importance = 0;
@@ -107,6 +112,8 @@ struct OutgoingMessage {
   std::uint32_t least_missing = UINT32_MAX;      // fewest packets missing that BITMAPs told of
   StallWatch stall;
 
+  SendLine& line() const { return peer->line(carrier); }
+  bool is_streamed() const { return carrier == Carrier::kStream; }
   bool has_packet() const { return next_position < packets || !repairs.empty(); }
   bool all_sent() const { return !has_packet(); }
   // True if the message and its receiver let it go, whatever the peer's credit and window.
@@ -140,29 +147,29 @@ struct OutgoingMessage {
   void repair(std::uint16_t packet);
 };
 
-// Decides which message sends next. Each peer has a line of messages with packets for it: the most
-// urgent first, among equals the oldest. They go one after the other, so that early messages arrive
-// early and work that waits for them can go on. Peers whose first messages are equally urgent take
-// turns, burst by burst. A peer that may not be sent to (no credit, or its stream is full) is
-// skipped until that changes.
+// Decides which message of one carrier sends next. Each peer has a line of messages with packets
+// for it: the most urgent first, among equals the oldest. They go one after the other, so that
+// early messages arrive early and work that waits for them can go on. Lines whose first messages
+// are equally urgent take turns, burst by burst. A line that may not be sent from (no credit, or
+// its stream is full) is skipped until that changes.
 //
-// State of a peer (Turn):
+// State of a line (Turn):
 //
-//   kNone ──► kReady ◄──► kBlocked       kReady, kBlocked ──► kNone when its line is empty
+//   kNone ──► kReady ◄──► kBlocked       kReady, kBlocked ──► kNone when it is empty
 //
 // Holds pointers: the owner of peers and messages takes messages out before they are destroyed. One
 // thread.
 
-// Peers in turn: a circle with a front. The front is looked at for every packet and is kept where
+// Lines in turn: a circle with a front. The front is looked at for every packet and is kept where
 // it is found at once; the rest moves only between bursts.
-class ReadyPeers {
+class ReadyLines {
  public:
   bool empty() const { return front_ == nullptr; }
-  Peer* front() const { return front_; }
+  SendLine* front() const { return front_; }
 
-  // Adds a peer behind all others.
-  void push_back(Peer* peer) {
-    circle_.insert(circle_.begin() + static_cast<std::ptrdiff_t>(at_), peer);
+  // Adds a line behind all others.
+  void push_back(SendLine* line) {
+    circle_.insert(circle_.begin() + static_cast<std::ptrdiff_t>(at_), line);
     at_ = circle_.size() == 1 ? 0 : at_ + 1;
     front_ = circle_[at_];
   }
@@ -173,8 +180,8 @@ class ReadyPeers {
     front_ = circle_[at_];
   }
 
-  void erase(const Peer* peer) {
-    const auto found = std::find(circle_.begin(), circle_.end(), peer);
+  void erase(const SendLine* line) {
+    const auto found = std::find(circle_.begin(), circle_.end(), line);
     const auto index = static_cast<std::size_t>(found - circle_.begin());
     circle_.erase(found);
     at_ -= index < at_ ? 1 : 0;
@@ -183,91 +190,92 @@ class ReadyPeers {
   }
 
  private:
-  Peer* front_ = nullptr;
+  SendLine* front_ = nullptr;
   std::size_t at_ = 0;
-  std::vector<Peer*> circle_;
+  std::vector<SendLine*> circle_;
 };
 
 class SendScheduler {
  public:
   // The message has packets that may go.
   void join(OutgoingMessage& message) {
-    std::vector<OutgoingMessage*>& line = message.peer->line;
-    const auto at = std::find_if(line.begin(), line.end(), [&](const OutgoingMessage* other) {
-      return message.priority != other->priority ? message.priority > other->priority
-                                                 : message.queue_number < other->queue_number;
-    });
-    line.insert(at, &message);
+    std::vector<OutgoingMessage*>& messages = message.line().messages;
+    const auto at =
+        std::find_if(messages.begin(), messages.end(), [&](const OutgoingMessage* other) {
+          return message.priority != other->priority ? message.priority > other->priority
+                                                     : message.queue_number < other->queue_number;
+        });
+    messages.insert(at, &message);
     message.state.enter(OutgoingState::kQueued);
-    settle(*message.peer);
+    settle(message.line());
   }
 
   void leave(OutgoingMessage& message) {
-    std::vector<OutgoingMessage*>& line = message.peer->line;
-    line.erase(std::find(line.begin(), line.end(), &message));
+    std::vector<OutgoingMessage*>& messages = message.line().messages;
+    messages.erase(std::find(messages.begin(), messages.end(), &message));
     message.state.enter(OutgoingState::kWaiting);
-    settle(*message.peer);
+    settle(message.line());
   }
 
-  // The peer whose turn it is, or null. Peers that may not be sent to are set to kBlocked.
-  Peer* front() {
+  // The line whose turn it is, or null. Lines that may not be sent from are set to kBlocked.
+  SendLine* front() {
     while (ready_mask_ != 0) {
-      Peer& peer = *ready_[highest()].front();
-      if (peer.may_send()) {
-        return &peer;
+      SendLine& line = *ready_[highest()].front();
+      if (line.may_send()) {
+        return &line;
       }
-      take_off(peer, Turn::kBlocked);
+      take_off(line, Turn::kBlocked);
     }
     return nullptr;
   }
 
-  // True if there is a peer whose turn it may be.
+  // True if there is a line whose turn it may be.
   bool has_ready() const { return ready_mask_ != 0; }
 
-  // The burst to the front peer is over.
+  // The burst of the front line is over.
   void rotate() { ready_[highest()].rotate(); }
 
-  // Puts the peer back in line if it may be sent to again.
-  void unblock(Peer& peer) {
-    if (peer.turn == Turn::kBlocked && peer.may_send()) {
-      peer.turn = Turn::kNone;
-      settle(peer);
+  // Puts the line back in the circle if it may be sent from again.
+  void unblock(SendLine& line) {
+    if (line.turn == Turn::kBlocked && line.may_send()) {
+      line.turn = Turn::kNone;
+      settle(line);
     }
   }
 
  private:
   std::size_t highest() const { return static_cast<std::size_t>(std::bit_width(ready_mask_) - 1); }
 
-  // After the peer's line changed: puts it where its first message belongs.
-  void settle(Peer& peer) {
-    if (peer.line.empty()) {
-      take_off(peer, Turn::kNone);
+  // After the line changed: puts it where its first message belongs.
+  void settle(SendLine& line) {
+    if (line.messages.empty()) {
+      take_off(line, Turn::kNone);
       return;
     }
-    const std::uint8_t priority = peer.line.front()->priority;
-    if (peer.turn == Turn::kReady && peer.turn_priority != priority) {
-      take_off(peer, Turn::kNone);
+    const std::uint8_t priority = line.messages.front()->priority;
+    if (line.turn == Turn::kReady && line.turn_priority != priority) {
+      take_off(line, Turn::kNone);
     }
-    if (peer.turn == Turn::kNone) {
-      peer.turn = Turn::kReady;
-      peer.turn_priority = priority;
-      peer.burst_left = 0;
-      ready_[priority].push_back(&peer);
+    if (line.turn == Turn::kNone) {
+      line.turn = Turn::kReady;
+      line.turn_priority = priority;
+      line.burst_left = 0;
+      ready_[priority].push_back(&line);
       ready_mask_ |= 1U << priority;
     }
   }
 
-  void take_off(Peer& peer, Turn next) {
-    if (peer.turn == Turn::kReady) {
-      ReadyPeers& list = ready_[peer.turn_priority];
-      list.erase(&peer);
-      ready_mask_ &= list.empty() ? ~(1U << peer.turn_priority) : ~0U;
+  void take_off(SendLine& line, Turn next) {
+    if (line.turn == Turn::kReady) {
+      ReadyLines& list = ready_[line.turn_priority];
+      list.erase(&line);
+      ready_mask_ &= list.empty() ? ~(1U << line.turn_priority) : ~0U;
     }
-    peer.turn = next;
+    line.turn = next;
   }
 
   std::uint32_t ready_mask_ = 0;  // bit per priority whose list has entries
-  std::array<ReadyPeers, SPILLWAY_PRIORITIES> ready_;
+  std::array<ReadyLines, SPILLWAY_PRIORITIES> ready_;
 };
 
 // ------------------------------------------------------------------ the sender
@@ -287,15 +295,20 @@ class Sender {
   void on_wait(const wire::ControlPacket& packet, base::Instant now);
   void on_timer(std::uint32_t slot, base::Instant now);
   void end_messages_to(Peer& peer, Outcome outcome);
-  // Messages that waited for room towards this peer may go, if there is some now.
-  void unblock(Peer& peer) { scheduler_.unblock(peer); }
+  // Messages that waited for room in the stream to this peer may go, if there is some now.
+  void on_stream_room(Peer& peer) {
+    scheduler(Carrier::kStream).unblock(peer.line(Carrier::kStream));
+  }
+  // Messages under way to this peer go on over the stream.
+  void move_to_stream(Peer& peer);
   // Source of the message under way to `to` that has the stamp's packet; null if there is none.
   PayloadSource* source_of(const wire::DataStamp& stamp, std::uint16_t to);
   void withdraw(const wire::MessageId& id, std::uint16_t to);
 
   // Writes the probe of a slot from the control queue; false if it has nothing to say any more.
   bool write_probe(std::uint32_t slot, wire::ControlPacket& packet);
-  bool poll_data(base::Instant now, Transmission& out);
+  // Datagrams only if their pacer lets them go.
+  bool poll_data(base::Instant now, bool with_datagrams, Transmission& out);
   // Never kIncoming.
   Holdup holdup();
 
@@ -304,6 +317,10 @@ class Sender {
  private:
   static constexpr std::uint32_t kNoSlot = MessageTable<OutgoingMessage>::kNoSlot;
 
+  SendScheduler& scheduler(Carrier carrier) {
+    return schedulers_[static_cast<std::size_t>(carrier)];
+  }
+  SendLine* next_line(bool with_datagrams);
   std::uint32_t find(const wire::ControlPacket& packet) const;
   base::Status check(const SendOptions& options) const;
   void enqueue(OutgoingMessage& message);
@@ -311,22 +328,28 @@ class Sender {
   void queue_probe(std::uint32_t slot);
   void probe_after(std::uint32_t slot, base::Duration wait, base::Instant now);
   base::Duration report_timeout(const Peer& peer) const;
+  base::Duration first_wait(const OutgoingMessage& message) const;
+  void give_up_silent(Peer& peer, base::Instant now);
   // True if packets came that were not reported before.
   bool take_path_reports(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
   void take_losses(const PathNews& news, Peer& peer);
   void repair_gaps(const PathNews& news);
   void begin(std::uint32_t slot, Peer& peer, const SendOptions& options, base::Instant now);
-  void transmit(Peer& peer, OutgoingMessage& message, base::Instant now, Transmission& out);
+  void transmit(SendLine& line, base::Instant now, Transmission& out);
+  void number_on_path(OutgoingMessage& message, base::Instant now, wire::DataStamp& stamp);
+  void number_on_stream(OutgoingMessage& message, wire::DataStamp& stamp);
   bool needs_announcement(const OutgoingMessage& message) const;
   bool asks_for_report(const OutgoingMessage& message);
   void expect_report(OutgoingMessage& message, base::Instant now);
+  base::Duration drained_after(const OutgoingMessage& message) const;
   void check_for_stall(OutgoingMessage& message, base::Instant now);
   void drop(std::uint32_t slot);
   void finish(std::uint32_t slot, Outcome outcome, std::uint32_t delivered);
 
   Core& core_;
   MessageTable<OutgoingMessage> messages_;
-  SendScheduler scheduler_;
+  std::array<SendScheduler, kCarriers> schedulers_;
+  Carrier next_carrier_ = Carrier::kDatagrams;  // whose turn it is among equally urgent lines
   std::uint64_t queue_numbers_ = 0;
 };
 

@@ -278,7 +278,7 @@ bool SumExchange::poll(base::Instant now, Transmission& out) {
 // True if the stream to this rank takes nothing now.
 bool SumExchange::is_full(std::uint16_t rank) {
   const Peer* peer = core_.peers.find(rank);
-  return peer != nullptr && peer->is_stream && peer->is_full;
+  return peer != nullptr && peer->is_stream && peer->stream != StreamState::kReady;
 }
 
 bool SumExchange::address(const Work& work, const SumId& id, std::uint8_t priority,
@@ -310,7 +310,8 @@ bool SumExchange::address(const Work& work, const SumId& id, std::uint8_t priori
                .dscp = is_control ? std::uint8_t{SPILLWAY_DSCP_CONTROL}
                                   : spillway_dscp_of_priority(priority),
                .ecn = SPILLWAY_ECN_ECT0,
-               .is_control = is_control};
+               .is_control = is_control,
+               .carrier = peer->control_carrier()};
   ++core_.counters.sums_sent;
   core_.counters.sums_sent_bytes += spillway_sum_packet_size(kind);
   return true;

@@ -230,6 +230,18 @@ class Switch(unittest.TestCase):
 
 
 class Sim(unittest.TestCase):
+    def test_all_reduces_by_every_plan(self):
+        command = ["sim", "allreduce", "--preset", "oversubscribed", "--sizes", "256k", "--count", "2"]
+        table = run(*command)
+        self.assertEqual(table.returncode, 0, table.stderr)
+        self.assertIn("x bound", table.stdout)
+        rows = {row["asked"]: row for row in json.loads(run(*command, "--json").stdout)["rows"]}
+        self.assertEqual(list(rows), ["auto", "direct", "hierarchical", "ring", "tree"])
+        self.assertEqual(rows["hierarchical"]["algorithm"], "hierarchical")
+        self.assertLess(rows["hierarchical"]["time_us"], rows["direct"]["time_us"])  # uplinks are thin there
+        for wrong in (["--preset", "none"], ["--preset", "clean", "--ranks", "9"], ["--sizes", "x"], []):
+            self.assertNotEqual(run("sim", "allreduce", *wrong).returncode, 0)
+
     def test_a_scenario_gives_a_table_json_and_a_trace(self):
         scenario = SCENARIOS / "incast_trim.scn"
         table = run("sim", "run", scenario)

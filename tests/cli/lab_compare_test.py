@@ -216,7 +216,7 @@ class TwoTransports(InAFolder):
                 self.assertEqual(told["SPILLWAY_LAB_HOOK"], transport.partition("-")[2] if has_hook else "")
                 self.assertEqual(told["SPILLWAY_BITS"], "16" if transport == "spillway-16" else None)
                 if backend == "spillway":
-                    self.assertEqual(told["SPILLWAY_CARRIER"], "tcp" if transport == "spillway-over-tcp" else "udp")
+                    self.assertEqual(told["SPILLWAY_CARRIER"], "tcp" if transport == "spillway-over-tcp" else "auto")
                 watch, python = map(pathlib.Path, told["PYTHONPATH"].split(":"))
                 for file in (python / "spillway" / "__init__.py", watch / "sitecustomize.py"):
                     self.assertTrue(file.is_file(), file)

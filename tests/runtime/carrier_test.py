@@ -24,8 +24,9 @@ from harness.patience import slowest
 from harness.processes import RankProcesses, python, run
 
 PEER_FAILED = 5
-# Classic BPF: load the IP protocol; if it is UDP, drop the frame; otherwise pass it.
-DROP_UDP = "4,48 0 0 23,21 0 1 17,6 0 0 2,6 0 0 0"
+# Classic BPF: pass frames that are not IPv4, among them ARP's, whose bytes could look like UDP. Load the IP protocol; if it
+# is UDP, drop the frame; otherwise pass it.
+DROP_UDP = "6,40 0 0 12,21 0 3 2048,48 0 0 23,21 0 1 17,6 0 0 2,6 0 0 0"
 
 
 def drop_udp(network):

@@ -54,6 +54,7 @@ void add_emulate_stage(CLI::App& emulate);
 void add_emulate_synthesize(CLI::App& emulate);
 void add_job_run(CLI::App& job);
 void add_lab_compare(CLI::App& lab);
+void add_sim_allreduce(CLI::App& sim);
 void add_sim_drill(CLI::App& sim);
 void add_sim_soak(CLI::App& sim);
 

@@ -383,6 +383,7 @@ void add_sim(CLI::App& app) {
   noun->footer("Example:\n  spillway sim run tests/scenarios/incast_trim.scn");
   add_sim_run(*noun);
   add_sim_jobs(*noun);
+  add_sim_allreduce(*noun);
   add_sim_soak(*noun);
   add_sim_drill(*noun);
 }

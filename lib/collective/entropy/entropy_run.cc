@@ -34,9 +34,10 @@ bool is_rest(const wire::MessageId& id) {
 
 EntropyRun::EntropyRun(const Operation& operation_, std::uint64_t key, const ChunkOptions& chunks,
                        const RunConfig& config, std::span<float> residual, CodeCache& cache,
-                       CoderPool& coder_pool)
+                       CoderPool& coder_pool, const ByteLayout& layout)
     : PieceRun(operation_, key, config),
       chunks_(chunks),
+      layout_(layout),
       code_cache_(cache),
       coder_pool_(coder_pool),
       tensor_{.operation = operation(),
@@ -154,7 +155,7 @@ base::Status EntropyRun::expect_numbers(std::uint32_t index, RunContext& context
   piece.missing = route.sources;
   for (const std::uint16_t from : route.sources) {
     IncomingCode& part =
-        *piece.parts.emplace(from, std::make_unique<IncomingCode>(config_.layout)).first->second;
+        *piece.parts.emplace(from, std::make_unique<IncomingCode>(layout_)).first->second;
     if (base::Status status = expect(wire::Phase::kReduce, index, from, part, context);
         !status.ok()) {
       return status;
@@ -163,7 +164,7 @@ base::Status EntropyRun::expect_numbers(std::uint32_t index, RunContext& context
   if (route.has_sum()) {
     return {};
   }
-  piece.sum = std::make_unique<IncomingCode>(config_.layout);
+  piece.sum = std::make_unique<IncomingCode>(layout_);
   return expect(wire::Phase::kGather, index, route.result_from, *piece.sum, context);
 }
 
@@ -187,10 +188,9 @@ std::vector<std::uint32_t> EntropyRun::order_of_pieces() const {
 
 base::Status EntropyRun::expect(wire::Phase phase, std::uint32_t index, std::uint16_t from,
                                 IncomingCode& code, RunContext& context) {
-  return messages_.expect(
-      config_.layout.receive_options(message_id(phase, 2 * index, from), kLeadBytes,
-                                     lead_priority(operation()), code.lead()),
-      context);
+  return messages_.expect(layout_.receive_options(message_id(phase, 2 * index, from), kLeadBytes,
+                                                  lead_priority(operation()), code.lead()),
+                          context);
 }
 
 base::Status EntropyRun::expect_rest(const wire::MessageId& lead, IncomingCode& code,
@@ -204,8 +204,8 @@ base::Status EntropyRun::expect_rest(const wire::MessageId& lead, IncomingCode& 
   const std::size_t rest = code.begin_rest(*length);
   is_whole = rest == 0;
   return is_whole ? base::Status()
-                  : messages_.expect(config_.layout.receive_options(
-                                         rest_of(lead), rest, operation().priority, code.rest()),
+                  : messages_.expect(layout_.receive_options(rest_of(lead), rest,
+                                                             operation().priority, code.rest()),
                                      context);
 }
 
@@ -213,14 +213,14 @@ base::Status EntropyRun::send(wire::Phase phase, std::uint32_t index, std::uint1
                               OutgoingCode& code, RunContext& context) {
   const wire::MessageId lead = message_id(phase, 2 * index, rank());
   transport::SendOptions options =
-      config_.layout.send_options(lead, kLeadBytes, lead_priority(operation()), code.lead());
+      layout_.send_options(lead, kLeadBytes, lead_priority(operation()), code.lead());
   options.to = to;
   base::Status status = messages_.send(options, context);
   if (!status.ok() || code.rest_bytes() == 0) {
     return status;
   }
-  options = config_.layout.send_options(rest_of(lead), code.rest_bytes(), operation().priority,
-                                        code.rest());
+  options =
+      layout_.send_options(rest_of(lead), code.rest_bytes(), operation().priority, code.rest());
   options.to = to;
   return messages_.send(options, context);
 }
@@ -265,14 +265,13 @@ base::Status EntropyRun::on_whole(const wire::MessageId& id, RunContext& context
 base::Status EntropyRun::on_sent(const transport::SendReport& report, RunContext& /*context*/) {
   messages_.on_sent(report);
   const wire::MessageId& id = report.id;
-  std::size_t bytes = kHelloBytes;
-  if (id.phase != wire::Phase::kNote) {
-    const Piece& piece = pieces_[id.piece / 2];
-    const OutgoingCode& code =
-        id.phase == wire::Phase::kReduce ? *piece.sent_part : *piece.sent_sum;
-    bytes = is_rest(id) ? code.rest_bytes() : kLeadBytes;
+  if (id.phase == wire::Phase::kNote) {
+    count_sent(report, config_.layout.wire_bytes(kHelloBytes));
+    return {};
   }
-  count_sent(report, config_.layout.wire_bytes(bytes));
+  const Piece& piece = pieces_[id.piece / 2];
+  const OutgoingCode& code = id.phase == wire::Phase::kReduce ? *piece.sent_part : *piece.sent_sum;
+  count_sent(report, layout_.wire_bytes(is_rest(id) ? code.rest_bytes() : kLeadBytes));
   return {};
 }
 
@@ -335,7 +334,7 @@ base::Status EntropyRun::on_reduced(std::uint32_t index, RunContext& context) {
     return status;
   }
   piece.stage = EntropyStage::kGathering;
-  piece.sent_part = std::make_unique<OutgoingCode>(std::move(bytes), config_.layout);
+  piece.sent_part = std::make_unique<OutgoingCode>(std::move(bytes), layout_);
   return send(wire::Phase::kReduce, index, *route.to, *piece.sent_part, context);
 }
 
@@ -356,7 +355,7 @@ void EntropyRun::count_encoded(const Piece& piece, std::uint16_t step) {
 base::Status EntropyRun::send_sum(std::uint32_t index, std::vector<std::uint8_t> bytes,
                                   RunContext& context) {
   Piece& piece = pieces_[index];
-  piece.sent_sum = std::make_unique<OutgoingCode>(std::move(bytes), config_.layout);
+  piece.sent_sum = std::make_unique<OutgoingCode>(std::move(bytes), layout_);
   for (const std::uint16_t to : piece.numbers.route().result_to) {
     if (base::Status status = send(wire::Phase::kGather, index, to, *piece.sent_sum, context);
         !status.ok()) {

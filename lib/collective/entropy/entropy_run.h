@@ -56,11 +56,11 @@ enum class EntropyWork : std::uint8_t { kMeasure, kFold, kReduce, kTakeSum, kUnf
 
 class EntropyRun final : public PieceRun<EntropyWork> {
  public:
-  // `config`, `cache` and `coder_pool` outlive the run. `residual`: of the tensor, for error
-  // feedback; or empty.
+  // `config`, `cache`, `coder_pool` and `layout` outlive the run. `residual`: of the tensor, for
+  // error feedback; or empty. `layout`: of pieces; hellos have that of `config`.
   EntropyRun(const Operation& operation, std::uint64_t key, const ChunkOptions& chunks,
              const RunConfig& config, std::span<float> residual, CodeCache& cache,
-             CoderPool& coder_pool);
+             CoderPool& coder_pool, const ByteLayout& layout);
 
   // Most messages of a piece at a rank: an incoming lead, an outgoing lead and rest, in two phases.
   static constexpr std::size_t kPieceMessages = 6;
@@ -163,6 +163,7 @@ class EntropyRun final : public PieceRun<EntropyWork> {
   void conclude();
 
   ChunkOptions chunks_;
+  const ByteLayout& layout_;  // of pieces
   CodeCache& code_cache_;
   CoderPool& coder_pool_;
   std::shared_ptr<const TensorCodes> last_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "collective/exact/plan.h"
@@ -209,10 +210,10 @@ Plan plan_chain_broadcast(const PlanTask& task) {
   return RingPlan(task, 1).broadcast_chain();
 }
 
-// Binomial trees: counted from the root, rank v has the children v + 1, v + 2, v + 4, ... as far as
-// the lowest set bit of v allows. The subtree of v + 2^b is the 2^b ranks from there on, so adding
-// the own part and the children's in that order adds up by rank. Pieces go up and down one after
-// the other, as many at a time as the window allows.
+// Trees: ranks form runs of 2, 4, 8, ... aligned ranks. One rank speaks for each: the root if it
+// belongs to the run, else its first. When two runs meet, the one that no longer speaks sends its
+// sum to the one that does, so that the root gets the sum in reduction.h's order, whichever rank it
+// is. Pieces go up and down one after the other, as many at a time as the window allows.
 
 namespace {
 
@@ -227,8 +228,9 @@ class TreePlan {
         world_(task.group.world),
         rank_(task.group.rank),
         root_(root),
-        position_((rank_ + world_ - root) % world_),
-        plan_(task.options.window) {}
+        plan_(task.options.window) {
+    meet_others();
+  }
 
   Plan all_reduce() {
     for (std::size_t k = 0; k * piece_bytes_ < bytes_; ++k) {
@@ -258,16 +260,30 @@ class TreePlan {
     const std::size_t first = k * piece_bytes_;
     return {region, first, std::min(piece_bytes_, bytes_ - first)};
   }
-  std::uint16_t rank_at(unsigned position) const {
-    return static_cast<std::uint16_t>((position + root_) % world_);
+  // A rank whose run joins this one's.
+  struct Child {
+    std::uint16_t rank = 0;
+    bool is_before = false;  // its ranks come before this rank's
+  };
+
+  std::uint16_t speaker(unsigned first, unsigned ranks) const {
+    return static_cast<std::uint16_t>(root_ >= first && root_ < first + ranks ? root_ : first);
   }
-  std::uint16_t parent() const { return rank_at(position_ & (position_ - 1)); }
-  std::vector<std::uint16_t> children() const {
-    std::vector<std::uint16_t> ranks;
-    for (unsigned bit = 1; position_ + bit < world_ && (position_ & bit) == 0; bit *= 2) {
-      ranks.push_back(rank_at(position_ + bit));
+  // Finds the children, in the order in which their runs join, and the parent.
+  void meet_others() {
+    for (unsigned run = 1; run < world_ && !parent_; run *= 2) {
+      const unsigned both = rank_ / (2 * run) * (2 * run);
+      const bool is_second = rank_ >= both + run;
+      const unsigned other = is_second ? both : both + run;
+      if (other >= world_) {
+        continue;
+      }
+      if (speaker(both, 2 * run) == rank_) {
+        children_.push_back({speaker(other, run), is_second});
+      } else {
+        parent_ = speaker(other, run);
+      }
     }
-    return ranks;
   }
   // One of `window` scratch pieces that take turns; for a child's part, or for this rank's own sum.
   Span place(std::uint16_t whose, std::size_t k, std::size_t bytes) {
@@ -282,38 +298,36 @@ class TreePlan {
     return k >= window_ ? steps[k - window_] : kNoStep;
   }
 
-  // Forms the sum of this rank's subtree: at the root the result, elsewhere sent to the parent.
+  // Forms the sum of the ranks that this one speaks for: at the root the result, elsewhere sent to
+  // the parent.
   StepId add_up(std::size_t k) {
     const Span own = piece(Region::kInput, k);
-    std::vector<Span> sources = {own};
-    std::vector<StepId> came;
-    if (rank_ != root_) {
-      came.push_back(before_window(sent_, k));
+    const Span target = !parent_             ? piece(Region::kOutput, k)
+                        : !children_.empty() ? place(rank_, k, own.bytes)
+                                             : own;
+    StepId sum = before_window(sent_, k);
+    for (std::size_t i = 0; i < children_.size(); ++i) {
+      const Child& child = children_[i];
+      const Span theirs = place(child.rank, k, own.bytes);
+      const std::array came = {
+          sum, plan_.receive(child.rank, Phase::kReduce, k, theirs, {before_window(added_, k)})};
+      const Span ours = i == 0 ? own : target;
+      const std::array sources =
+          child.is_before ? std::array{theirs, ours} : std::array{ours, theirs};
+      sum = plan_.reduce(target, sources, !parent_ && i + 1 == children_.size(), came);
     }
-    for (const std::uint16_t child : children()) {
-      sources.push_back(place(child, k, own.bytes));
-      came.push_back(
-          plan_.receive(child, Phase::kReduce, k, sources.back(), {before_window(added_, k)}));
-    }
-    if (rank_ == root_) {
-      added_.push_back(plan_.reduce(piece(Region::kOutput, k), sources, /*is_final=*/true, came));
-      return added_.back();
-    }
-    const bool is_leaf = sources.size() == 1;
-    const Span sum = is_leaf ? own : place(rank_, k, own.bytes);
-    added_.push_back(is_leaf ? kNoStep : plan_.reduce(sum, sources, /*is_final=*/false, came));
-    sent_.push_back(plan_.send(parent(), Phase::kReduce, k, sum, {added_.back()}));
-    return sent_.back();
+    added_.push_back(sum);
+    sent_.push_back(parent_ ? plan_.send(*parent_, Phase::kReduce, k, target, {sum}) : kNoStep);
+    return sum;
   }
 
   // Passes a piece down from the root, where it is complete after `ready`.
   void pass_down(std::size_t k, StepId ready) {
     const Span span = piece(Region::kOutput, k);
-    const StepId there = rank_ == root_ ? ready : plan_.receive(parent(), Phase::kGather, k, span);
-    const std::vector<std::uint16_t> below = children();
-    // The largest subtree first: it has the longest way to go.
-    for (auto child = below.rbegin(); child != below.rend(); ++child) {
-      plan_.send(*child, Phase::kGather, k, span, {there});
+    const StepId there = parent_ ? plan_.receive(*parent_, Phase::kGather, k, span) : ready;
+    // The largest run first: it has the longest way to go.
+    for (auto child = children_.rbegin(); child != children_.rend(); ++child) {
+      plan_.send(child->rank, Phase::kGather, k, span, {there});
     }
   }
 
@@ -323,7 +337,8 @@ class TreePlan {
   std::uint16_t world_;
   std::uint16_t rank_;
   std::uint16_t root_;
-  unsigned position_;
+  std::optional<std::uint16_t> parent_;
+  std::vector<Child> children_;
   PlanBuilder plan_;
   std::map<std::uint16_t, std::vector<Span>> places_;  // by child; this rank's own: its sums
   std::vector<StepId> added_;                          // by piece

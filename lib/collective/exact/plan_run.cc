@@ -217,6 +217,7 @@ base::Status PlanRun::send(const Step& step, const Outgoing& message, RunContext
   options.priority = operation().priority;
   options.loss = ByteLayout::kNoLoss;
   options.source = &message.source;
+  options.carrier = config_.layout.carrier;
   base::Status status = context.endpoint.send(options, context.now);
   messages_out_ += status.ok() ? 1 : 0;
   return status;
@@ -231,6 +232,7 @@ base::Status PlanRun::expect(const Incoming& message, RunContext& context) {
   options.priority = operation().priority;
   options.loss = ByteLayout::kNoLoss;
   options.sink = &message.sink;
+  options.carrier = config_.layout.carrier;
   base::Status status = context.endpoint.expect(options, context.now);
   messages_out_ += status.ok() ? 1 : 0;
   return status;

@@ -103,6 +103,25 @@ class World {
     return mailbox_.empty();
   }
 
+  // Every step as soon as it may, rank by rank.
+  bool run_eagerly() {
+    bool has_run = true;
+    while (has_run) {
+      has_run = false;
+      for (unsigned rank = 0; rank < world_; ++rank) {
+        for (StepId id = 0; id < ranks_[rank].plan.steps.size(); ++id) {
+          if (can_run(rank, id)) {
+            run_step(rank, id);
+            has_run = true;
+          }
+        }
+      }
+    }
+    return mailbox_.empty() && std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+             return std::find(rank.done.begin(), rank.done.end(), false) == rank.done.end();
+           });
+  }
+
   // False if nothing can run although steps are left.
   bool run() {
     std::size_t left = 0;
@@ -160,6 +179,15 @@ class World {
   };
 
   void fill(Bytes& bytes, unsigned rank) {
+    if (is_floating(operation_.type)) {
+      std::vector<float> values(bytes.size() / element_size(operation_.type));
+      for (float& value : values) {
+        value = static_cast<float>(random_.next_gaussian());
+      }
+      convert_from_float(operation_.type, values.data(), values.size(), bytes.data());
+      originals_.push_back(bytes);
+      return;
+    }
     std::vector<std::int32_t> values(bytes.size() / 4);
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<std::int32_t>(rank * 1000003 + i * 7 + 1);
@@ -455,7 +483,8 @@ INSTANTIATE_TEST_SUITE_P(
     Plans, EveryPlan,
     testing::Values(
         Case{Kind::kAllReduce, Algorithm::kDirect}, Case{Kind::kAllReduce, Algorithm::kRing},
-        Case{Kind::kAllReduce, Algorithm::kTree}, Case{Kind::kReduceScatter, Algorithm::kDirect},
+        Case{Kind::kAllReduce, Algorithm::kTree}, Case{Kind::kAllReduce, Algorithm::kHierarchical},
+        Case{Kind::kReduceScatter, Algorithm::kDirect},
         Case{Kind::kReduceScatter, Algorithm::kRing}, Case{Kind::kAllGather, Algorithm::kDirect},
         Case{Kind::kAllGather, Algorithm::kRing}, Case{Kind::kBroadcast, Algorithm::kTree},
         Case{Kind::kBroadcast, Algorithm::kRing}, Case{Kind::kReduce, Algorithm::kTree},
@@ -465,6 +494,78 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<Case>& info) {
       return std::string(kind_name(info.param.kind)) + "_" + algorithm_name(info.param.algorithm);
     });
+
+// ---- One sum, whatever the plan
+
+// The tree over the ranks' parts from `first` on.
+Bytes tree_of(const World& world, const Operation& operation, unsigned ranks, std::size_t first) {
+  std::vector<const std::uint8_t*> sources;
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    sources.push_back(world.sent_by(rank).data() + first);
+  }
+  Bytes sum(operation.bytes());
+  reduce(operation.type, operation.op, sources, operation.count, sum.data(), 0);
+  return sum;
+}
+
+void expect_the_tree(const Operation& operation, std::uint16_t ranks, const PlanOptions& options) {
+  World world(operation, ranks, options, operation.count % 2 == 0, 10 * operation.count + ranks);
+  ASSERT_TRUE(world.run_eagerly()) << describe(operation) << " among " << ranks;
+  const bool scatters = operation.kind == Kind::kReduceScatter;
+  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+    if (operation.kind == Kind::kReduce && rank != operation.root) {
+      continue;
+    }
+    const std::size_t first = scatters ? rank * operation.bytes() : 0;
+    ASSERT_EQ(world.output(rank), tree_of(world, operation, ranks, first))
+        << describe(operation) << " at rank " << rank << " of " << ranks << ", "
+        << algorithm_name(world.plan(rank).algorithm);
+  }
+}
+
+constexpr std::array kOneSum{Case{Kind::kAllReduce, Algorithm::kDirect},
+                             Case{Kind::kAllReduce, Algorithm::kTree},
+                             Case{Kind::kAllReduce, Algorithm::kHierarchical},
+                             Case{Kind::kReduce, Algorithm::kDirect},
+                             Case{Kind::kReduce, Algorithm::kTree},
+                             Case{Kind::kReduceScatter, Algorithm::kDirect}};
+
+TEST(OneSum, IsTheSameBitsInEveryPlan) {
+  for (const auto& [kind, algorithm] : kOneSum) {
+    for (std::uint16_t ranks = 2; ranks <= 20; ++ranks) {
+      for (const DataType type :
+           {DataType::kFloat32, DataType::kFloat64, DataType::kFloat16, DataType::kBfloat16}) {
+        Operation operation{
+            .kind = kind, .type = type, .count = 61U + ranks, .algorithm = algorithm};
+        operation.root = static_cast<std::uint16_t>(ranks / 3);
+        expect_the_tree(operation, ranks, kSmallPieces);
+      }
+    }
+  }
+}
+
+TEST(OneSum, IsTheSameBitsAmongManyRanks) {
+  for (const auto& [kind, algorithm] : kOneSum) {
+    for (const std::uint16_t ranks : {31, 64, 96, 100, 128, 255, 300}) {
+      Operation operation{
+          .kind = kind, .count = kind == Kind::kReduceScatter ? 2U : 301U, .algorithm = algorithm};
+      operation.root = static_cast<std::uint16_t>(ranks / 3);
+      expect_the_tree(operation, ranks, kSmallPieces);
+    }
+  }
+}
+
+TEST(OneSum, DoesNotDependOnPiecesOrRacks) {
+  for (const std::uint16_t ranks : {8, 12, 16}) {
+    for (const std::size_t piece_bytes : {4, 20, 64, 100'000}) {
+      for (const std::uint16_t rack : {0, 2, 3, 4}) {
+        Operation operation{.count = 403, .algorithm = Algorithm::kHierarchical};
+        expect_the_tree(operation, ranks,
+                        {.piece_bytes = piece_bytes, .window = 3, .rack_ranks = rack});
+      }
+    }
+  }
+}
 
 TEST(PlanOfServers, LeavesTheSumAtEveryWorker) {
   const PlanOptions options{.piece_bytes = 64, .window = 2, .message_bytes = 256};
@@ -575,7 +676,7 @@ TEST(Planner, SharesChangeWhoAddsUpAndNothingElse) {
   }
 }
 
-TEST(Planner, TwoLevelsLeaveTheSumAtEveryRank) {
+TEST(Planner, LevelsLeaveTheSumAtEveryRank) {
   for (const auto& [ranks, rack] :
        {std::pair<std::uint16_t, std::uint16_t>{4, 2}, {6, 2}, {6, 3}, {12, 3}, {16, 4}}) {
     const PlanOptions options{
@@ -599,7 +700,7 @@ TEST(Planner, TwoLevelsLeaveTheSumAtEveryRank) {
   }
 }
 
-TEST(Planner, TwoLevelsSaveTheUplinks) {
+TEST(Planner, LevelsSaveTheUplinks) {
   Operation operation;
   operation.count = 1'000'000;
   std::map<Algorithm, std::size_t> between;  // bytes that rank 0 sends to the other rack
@@ -614,7 +715,7 @@ TEST(Planner, TwoLevelsSaveTheUplinks) {
 }
 
 // A shard has 40,000 pieces for each of two racks unless they are longer.
-TEST(Planner, PiecesOfTwoLevelsCanBeNumbered) {
+TEST(Planner, PiecesOfLevelsCanBeNumbered) {
   Operation operation;
   operation.count = std::size_t{4} * 40'000;
   operation.algorithm = Algorithm::kHierarchical;
@@ -636,7 +737,10 @@ TEST(Planner, RacksCountWhereTheyAreKnownAndAlike) {
   EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kDirect);
   operation.algorithm = Algorithm::kHierarchical;
   EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kHierarchical);
-  EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kDirect);
+  // Any world with two levels has them where a caller asks.
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kHierarchical);
+  EXPECT_EQ(choose_algorithm(operation, {0, 7}), Algorithm::kDirect);
+  EXPECT_EQ(choose_algorithm(operation, {0, 2}), Algorithm::kDirect);
   operation.kind = Kind::kBroadcast;
   EXPECT_NE(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kHierarchical);
 }
@@ -647,7 +751,8 @@ TEST(Planner, AlgorithmFollowsSizeAndWorldUnlessTheCallerSays) {
   EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kDirect);
   EXPECT_EQ(choose_algorithm(operation, {0, 1024}), Algorithm::kTree);
   operation.count = 10'000'000;
-  EXPECT_EQ(choose_algorithm(operation, {0, 256}), Algorithm::kRing);
+  EXPECT_EQ(choose_algorithm(operation, {0, 256}), Algorithm::kHierarchical);
+  EXPECT_EQ(choose_algorithm(operation, {0, 255}), Algorithm::kDirect);
   operation.algorithm = Algorithm::kTree;
   EXPECT_EQ(choose_algorithm(operation, {0, 8}), Algorithm::kTree);
   EXPECT_EQ(choose_algorithm(operation, {0, 9, 1}), Algorithm::kServers);

@@ -15,33 +15,37 @@ constexpr std::size_t kSmallShard = 4 * 1024;
 constexpr std::size_t kSmallMessage = 64 * 1024;
 constexpr std::size_t kLargeTensor = 1024 * 1024;
 constexpr unsigned kTreeWorld = 32;  // up to here two hops of many messages beat many hops
-constexpr unsigned kRingWorld = 64;
+constexpr unsigned kManyRanks = 64;  // beyond, each with each is too many messages
 constexpr std::size_t kLargestElement = 8;
 
-// True for several racks of several ranks, all of one size.
+bool has_levels(const Group& group, const PlanOptions& options) {
+  return !level_factors(group, options).empty();
+}
+
+// Racks that are known make a level.
 bool has_racks(const Group& group, const PlanOptions& options) {
-  const unsigned ranks = options.rack_ranks;
-  return ranks > 1 && group.world > ranks && group.world % ranks == 0;
+  return options.rack_ranks > 1 && has_levels(group, options) &&
+         level_factors(group, options).front() == options.rack_ranks;
 }
 
 Algorithm automatic(const Operation& operation, const Group& group, const PlanOptions& options) {
   const std::size_t bytes = operation.bytes();
   switch (operation.kind) {
     case Kind::kAllReduce:
-      if (has_racks(group, options) && bytes >= kLargeTensor) {
-        return Algorithm::kHierarchical;
-      }
       if (group.world > kTreeWorld && bytes / group.world < kSmallShard) {
         return Algorithm::kTree;
       }
-      return group.world > kRingWorld ? Algorithm::kRing : Algorithm::kDirect;
+      if (bytes >= kLargeTensor && has_levels(group, options) &&
+          (has_racks(group, options) || group.world > kManyRanks)) {
+        return Algorithm::kHierarchical;
+      }
+      return Algorithm::kDirect;
     case Kind::kReduce:
       return bytes < kSmallMessage ? Algorithm::kTree : Algorithm::kDirect;
     case Kind::kBroadcast:
       return bytes < kSmallMessage || group.world == 2 ? Algorithm::kTree : Algorithm::kRing;
-    case Kind::kReduceScatter:
     case Kind::kAllGather:
-      return group.world > kRingWorld && bytes >= kSmallMessage ? Algorithm::kRing
+      return group.world > kManyRanks && bytes >= kSmallMessage ? Algorithm::kRing
                                                                 : Algorithm::kDirect;
     default:
       return Algorithm::kDirect;
@@ -55,7 +59,7 @@ bool has_algorithm(const Operation& operation, const Group& group, const PlanOpt
     return false;  // decided by the group, not by the caller
   }
   if (algorithm == Algorithm::kHierarchical) {
-    return operation.kind == Kind::kAllReduce && has_racks(group, options);
+    return operation.kind == Kind::kAllReduce && has_levels(group, options);
   }
   switch (operation.kind) {
     case Kind::kAllReduce:
@@ -107,7 +111,7 @@ std::size_t piece_size(std::size_t bytes, std::size_t element_bytes, std::size_t
          std::clamp<std::size_t>(std::max(wanted / element_bytes, least), 1, longest);
 }
 
-std::size_t server_piece_bytes(std::size_t shard_bytes, std::size_t least, std::size_t most) {
+std::size_t pipelined_piece_bytes(std::size_t shard_bytes, std::size_t least, std::size_t most) {
   constexpr std::size_t kPieces = 12;
   return std::clamp(shard_bytes / kPieces, std::min(least, most), most);
 }

@@ -4,25 +4,28 @@
 //
 // The algorithm, unless the caller chooses one (docs/algorithms.md says why):
 //
-//   operation         tree                          ring                       direct
-//   all_reduce        world > 32, shard < 4 KiB     world > 64, else           otherwise
+//   operation         tree                          hierarchical / ring        direct
+//   all_reduce        world > 32, shard < 4 KiB     racks known, or world > 64 otherwise
 //   reduce            bytes < 64 KiB                                           otherwise
 //   broadcast         bytes < 64 KiB or world 2     otherwise (a chain)
-//   reduce_scatter,
+//   reduce_scatter                                                             always
 //   all_gather                                      world > 64, 64 KiB and up  otherwise
 //   the rest                                                                   always
 //
-// Where racks are known, an all_reduce of 1 MiB and more goes in two levels
-// (plan_hierarchical_servers.cc). In a
-// group with parameter servers an all_reduce goes through them, whatever the caller says, and
-// everything else is planned among the workers.
+// Level by level (hierarchical) goes an all_reduce of 1 MiB and more, if the world is even
+// (plan_levels.cc). In a group with parameter servers an all_reduce goes through them, whatever the
+// caller says, and everything else is planned among the workers.
 //
-// Sums are formed in an order that depends on ranks alone: direct, servers and tree by rank (a tree
-// in pairs), ring from the shard's first rank round, levels by rank in each rack and then by rack.
-// So all ranks end with the same bits, whatever arrived when.
+// All of them form the same sum, bit for bit: reduction.h's tree over the ranks. So neither the
+// plan nor the size of a bucket, a piece or a message changes a result. A ring alone adds in
+// another order, from a shard's first rank round; it is used only where a caller asks for it.
 //
 // Pure functions.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "base/status.h"
 #include "collective/exact/plan.h"
@@ -55,9 +58,11 @@ inline constexpr std::size_t kMaxParts = std::size_t{1} << 16;
 std::size_t piece_size(std::size_t bytes, std::size_t element_bytes, std::size_t wanted,
                        const PlanOptions& options, std::size_t most_pieces);
 
-// Bytes of a piece of a server's shard: its links carry pieces in and sums out at the same time,
-// all but the first and the last. A piece has at most `most` bytes, and not fewer than `least`.
-std::size_t server_piece_bytes(std::size_t shard_bytes, std::size_t least, std::size_t most);
+// Bytes of a piece of a shard that takes several hops: links carry pieces of one hop and of the
+// next at the same time, all but the first and the last. A piece has at most `most` bytes, and not
+// fewer than `least`.
+inline constexpr std::size_t kLeastPiece = 16 * 1024;  // less is not worth a message
+std::size_t pipelined_piece_bytes(std::size_t shard_bytes, std::size_t least, std::size_t most);
 
 // Checks that the operation's pieces can be numbered; the error states the limit.
 base::Status check_size(const Operation& operation, const Group& group, const PlanOptions& options);
@@ -65,6 +70,11 @@ base::Status check_size(const Operation& operation, const Group& group, const Pl
 // The algorithm that will be used: never kAutomatic.
 Algorithm choose_algorithm(const Operation& operation, const Group& group,
                            const PlanOptions& options = {});
+
+// Ranks that exchange with each other on each level of a hierarchical all-reduce, nearest first:
+// the racks', if they are known and hold a power of two; else pairs, as long as the world divides.
+// Empty if the world has no two levels.
+std::vector<std::uint16_t> level_factors(const Group& group, const PlanOptions& options);
 
 // The operation must be valid. `shares`: each rank's, in an all-reduce by direct exchange.
 Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options = {},
@@ -97,7 +107,7 @@ Plan plan_direct_reduce_scatter(const PlanTask& task);
 Plan plan_direct_all_gather(const PlanTask& task);
 Plan plan_direct_reduce(const PlanTask& task);
 
-// The same within racks, and between them; task.options.rack_ranks must fit.
+// The same level by level; the group must have levels.
 Plan plan_hierarchical_all_reduce(const PlanTask& task);
 
 // The same with parameter servers that own the shards.

@@ -221,10 +221,12 @@ base::Status add_up_on_device(const PieceContext& context, const wire::MessageId
 base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, const Group& group,
                                                   std::uint64_t sequence,
                                                   const packetize::PacketLimits& limits,
-                                                  std::size_t piece_bytes, const Shares& shares) {
+                                                  std::size_t piece_bytes, const Shares& shares,
+                                                  transport::Carrier carrier) {
   const Tolerance& tolerance = *operation.tolerance;
   TolerantLayout layout;
   layout.limits = limits;
+  layout.carrier = carrier;
   layout.reduce_encoding = {.precision = tolerance.precision};
   layout.gather_encoding = {.precision = tolerance.gather_precision};
   const std::size_t most = std::max<std::size_t>(1, piece_bytes / sizeof(float));

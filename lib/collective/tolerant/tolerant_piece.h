@@ -34,10 +34,10 @@ struct TolerantPiece {
 struct TolerantLayout {
   // For the operation with this number; `shares` are the owners'. Fails if packets cannot carry the
   // precision.
-  static base::Result<TolerantLayout> make(const Operation& operation, const Group& group,
-                                           std::uint64_t sequence,
-                                           const packetize::PacketLimits& limits,
-                                           std::size_t piece_bytes, const Shares& shares = {});
+  static base::Result<TolerantLayout> make(
+      const Operation& operation, const Group& group, std::uint64_t sequence,
+      const packetize::PacketLimits& limits, std::size_t piece_bytes, const Shares& shares = {},
+      transport::Carrier carrier = transport::Carrier::kDatagrams);
 
   // Most pieces of one operation: their messages, receipts included, are numbered in 16 bits.
   static constexpr std::size_t kMaxPieces = UINT16_MAX - 8;
@@ -47,6 +47,7 @@ struct TolerantLayout {
   base::Result<packetize::PacketPlan> gather_plan(const TolerantPiece& piece) const;
 
   packetize::PacketLimits limits;
+  transport::Carrier carrier = transport::Carrier::kDatagrams;  // of pieces
   packetize::Encoding reduce_encoding;
   packetize::Encoding gather_encoding;
   std::vector<TolerantPiece> pieces;

@@ -90,6 +90,7 @@ base::Status TolerantRun::expect_planes(const wire::MessageId& id,
   options.priority = operation().priority;
   options.loss = loss;
   options.sink = &sink;
+  options.carrier = layout_.carrier;
   return messages_.expect(options, context);
 }
 
@@ -106,6 +107,7 @@ base::Status TolerantRun::send_planes(const wire::MessageId& id, std::uint16_t t
   options.packet_importance = source.packet_importance();
   options.loss = loss;
   options.source = &source;
+  options.carrier = layout_.carrier;
   return messages_.send(options, context);
 }
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All-reduces of one group on a simulated network, one after the other, by the shipped collectives:
+// how long each takes, and by which plan. Hosts compute in no time, so that times are the network's
+// and the protocol's alone.
+//
+// Pure functions of the setting, its seed included.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "collective/operation.h"
+#include "sim/scenario/scenario.h"
+
+namespace spillway::sim {
+
+struct AllReducesSetting {
+  scenario::Scenario scenario{};  // links, switches, tenants and faults; its jobs are not used
+  std::uint16_t ranks = 0;        // on the first hosts
+  std::size_t values = 0;         // floats, a multiple of the number of ranks or not
+  collective::Algorithm algorithm = collective::Algorithm::kAutomatic;
+  std::optional<collective::Tolerance> tolerance{};
+  unsigned count = 1;  // all-reduces
+};
+
+struct AllReducesResult {
+  std::vector<base::Duration> times;  // from the call at all ranks to the end at the last
+  collective::Algorithm algorithm = collective::Algorithm::kAutomatic;  // of the last one
+  std::uint64_t data_packets = 0;  // sent by all ranks, repeated ones included
+  std::uint64_t repeated_packets = 0;
+  std::uint64_t control_packets = 0;
+  base::BitRate rate{};  // of the slowest rank's link
+
+  base::Duration median() const;  // of the second half: by then trials have ended
+};
+
+// Fails if the network does not fit, an operation fails, or the scenario's limit is reached.
+base::Result<AllReducesResult> run_all_reduces(const AllReducesSetting& setting);
+
+}  // namespace spillway::sim
