@@ -202,13 +202,13 @@ typedef enum spillway_reduction {
 #define SPILLWAY_MAX_TAG 0xFFFFFFu
 
 typedef enum spillway_algorithm {
-  SPILLWAY_ALGORITHM_AUTOMATIC = 0, /* the variable SPILLWAY_ALGORITHM, else by size and ranks */
+  SPILLWAY_ALGORITHM_AUTOMATIC = 0, /* the variable SPILLWAY_ALGORITHM, else the library's choice */
   SPILLWAY_ALGORITHM_DIRECT = 1,    /* every rank owns a shard: one hop to its owner, one back */
-  SPILLWAY_ALGORITHM_RING = 2,
+  SPILLWAY_ALGORITHM_RING = 2,      /* adds in another order than all the others */
   SPILLWAY_ALGORITHM_TREE = 3,
   SPILLWAY_ALGORITHM_SERVERS = 4, /* same as automatic: used if and only if there are servers */
   SPILLWAY_ALGORITHM_HIERARCHICAL =
-      5,                        /* inside racks, then between them; needs SPILLWAY_RACK_RANKS */
+      5,                        /* level by level, near ranks first; in even worlds of 4 or more */
   SPILLWAY_ALGORITHM_SWITCH = 6 /* direct, and switches on the path add; only for the codecs levels
                                  * and blocks, which use it by default */
 } spillway_algorithm;

@@ -161,7 +161,7 @@ enum class Algorithm : std::uint8_t {
   kRing,          // neighbour to neighbour
   kTree,          // a binomial tree
   kServers,       // parameter servers own the shards; used if and only if there are some
-  kHierarchical,  // in racks, then between them; only where racks are known
+  kHierarchical,  // level by level, near ranks first; in even worlds of four or more
   kSwitch,        // every rank owns a shard, and switches on the way add; for levels and blocks
 };
 inline constexpr unsigned kAlgorithms = 7;

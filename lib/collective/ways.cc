@@ -22,6 +22,7 @@ constexpr std::uint32_t kMostPatience = 512;
 void WayTrials::conclude(std::uint64_t pace, bool has_streams) {
   const bool has_lost_stream = is_stream() && !has_streams;
   if (plans_.size() == 1 && !may_stream_) {
+    ++stretch_;  // so that measurements of it end, too
     return;
   }
   if (has_lost_stream) {
@@ -123,22 +124,36 @@ void Ways::conclude() {
   }
 }
 
+base::Duration Ways::Meter::busy_time() const {
+  base::Duration sum;
+  for (const Busy& each : busy) {
+    sum += each.to - each.from;
+  }
+  return sum;
+}
+
 void Ways::on_end(Traffic traffic, const Choice& choice, std::size_t bytes, base::Instant started,
                   base::Instant ended) {
   Meter& meter = meters_[static_cast<std::size_t>(traffic)];
   if (meter.stretch != trials(traffic).stretch()) {
-    meter = {.stretch = trials(traffic).stretch(),
-             .foreign_to = meter.measured_to,
-             .measured_to = meter.measured_to};
+    meter = {
+        .stretch = trials(traffic).stretch(), .foreign_to = meter.latest, .latest = meter.latest};
   }
-  const base::Instant from = std::max(started, meter.measured_to);
-  meter.measured_to = std::max(ended, meter.measured_to);
+  meter.latest = ended;
   if (choice.stretch != meter.stretch) {
-    meter.foreign_to = meter.measured_to;
-  } else if (started >= meter.foreign_to) {
-    meter.busy += ended - from;
-    meter.bytes += bytes;
+    meter.foreign_to = ended;
+    return;
   }
+  if (started < meter.foreign_to) {
+    return;
+  }
+  // Operations are told in the order of their ends, so only the latest times can meet this one's.
+  while (!meter.busy.empty() && meter.busy.back().to >= started) {
+    started = std::min(started, meter.busy.back().from);
+    meter.busy.pop_back();
+  }
+  meter.busy.push_back({started, ended});
+  meter.bytes += bytes;
 }
 
 RankNote Ways::own_note(std::uint64_t capacity, bool has_streams) const {
@@ -146,7 +161,7 @@ RankNote Ways::own_note(std::uint64_t capacity, bool has_streams) const {
   for (std::size_t i = 0; i < kTraffics; ++i) {
     const Meter& meter = meters_[i];
     if (meter.bytes > 0 && meter.stretch == trials_[i].stretch()) {
-      const double picoseconds = static_cast<double>(meter.busy.count()) * 1'000.0;
+      const double picoseconds = static_cast<double>(meter.busy_time().count()) * 1'000.0;
       note.paces[i] = std::max<std::uint64_t>(
           1, static_cast<std::uint64_t>(picoseconds / static_cast<double>(meter.bytes)));
     }

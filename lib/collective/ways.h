@@ -138,10 +138,17 @@ class Ways {
  private:
   // Time and bytes of operations of the latest stretch.
   struct Meter {
+    struct Busy {
+      base::Instant from;
+      base::Instant to;
+    };
+
+    base::Duration busy_time() const;
+
     std::uint32_t stretch = 0;
-    base::Instant foreign_to{};   // operations that met those of another stretch do not count
-    base::Instant measured_to{};  // until here all time is accounted for
-    base::Duration busy{};
+    base::Instant foreign_to{};  // operations that met those of another stretch do not count
+    base::Instant latest{};      // end
+    std::vector<Busy> busy{};    // while operations were under way; apart from each other, in order
     std::uint64_t bytes = 0;
   };
 

@@ -57,6 +57,15 @@ TEST(WayTrials, TheFirstWayWinsIfBothAreAboutAsFast) {
   EXPECT_EQ(trials.current(), kFirst);
 }
 
+// So the memory of a stretch is bounded by the bytes between two surveys.
+TEST(WayTrials, StretchesEndWhereThereIsNothingToChoose) {
+  WayTrials trials({kFirst.algorithm}, /*may_stream=*/false);
+  const std::uint32_t stretch = trials.stretch();
+  trials.conclude(0, false);
+  EXPECT_NE(trials.stretch(), stretch);
+  EXPECT_EQ(trials.current(), kFirst);
+}
+
 TEST(WayTrials, AnUnknownPaceProlongsTheStretch) {
   WayTrials trials = of_plans();
   const std::uint32_t stretch = trials.stretch();
@@ -202,9 +211,12 @@ TEST(Ways, MeasureHowLongOperationsWereUnderWay) {
   };
   end(100, 104);
   end(102, 107);
-  end(90, 108);
-  // 4 + 3 + 1 ms, for 3 MB.
-  EXPECT_EQ(ways.own_note(7, false).paces[0], 8'000'000'000U / 3'000'000U);
+  EXPECT_EQ(ways.own_note(7, false).paces[0], 7'000'000'000U / 2'000'000U);
+  end(110, 112);
+  end(120, 121);
+  EXPECT_EQ(ways.own_note(7, false).paces[0], 10'000'000'000U / 4'000'000U);
+  end(90, 122);  // the others' time lies in its own
+  EXPECT_EQ(ways.own_note(7, false).paces[0], 32'000'000'000U / 5'000'000U);
   EXPECT_EQ(ways.own_note(7, false).paces[1], 0U);
 }
 
@@ -222,7 +234,7 @@ TEST(Ways, OperationsThatMeetAnotherStretchSayNothing) {
   ways.on_end(Traffic::kExact, now, 1'000'000, at(30), at(60));  // shared the network until 40
   EXPECT_EQ(ways.own_note(1, false).paces[0], 0U);
   ways.on_end(Traffic::kExact, now, 1'000'000, at(50), at(64));
-  EXPECT_EQ(ways.own_note(1, false).paces[0], 4'000U);
+  EXPECT_EQ(ways.own_note(1, false).paces[0], 14'000U);
 }
 
 }  // namespace

@@ -290,8 +290,7 @@ bool may_stream(const Preparation& preparation, std::span<const RankCard> cards)
   const bool all_share_memory = std::all_of(cards.begin(), cards.end(), [&](const RankCard& card) {
     return may_share(cards.front(), card);
   });
-  return preparation.driver.carrier == net::Carrier::kAuto && cards.size() <= kMostStreams &&
-         !all_share_memory;
+  return preparation.driver.carrier == net::Carrier::kAuto && !all_share_memory;
 }
 
 unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank) {

@@ -123,9 +123,6 @@ struct RankCard {
   MemoryCard memory{};
 };
 
-// Each rank may have so many streams beside its datagrams.
-inline constexpr std::size_t kMostStreams = 64;
-
 // True if the two ranks may share memory.
 inline bool may_share(const RankCard& one, const RankCard& other) {
   return !one.memory.domain.empty() && one.memory.domain == other.memory.domain;
