@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <optional>
 #include <set>
 
@@ -38,6 +39,35 @@ TEST(Endpoint, DeliversEverythingOnACleanNetwork) {
   ASSERT_EQ(net.sent(0).size(), 1U);
   EXPECT_EQ(net.sent(0)[0].transmitted, 1000U);  // nothing is retransmitted
   EXPECT_EQ(net.sent(0)[0].delivered, 1000U);
+}
+
+// Only its sender knows how long it is: here probes tell, as records carry no payload.
+TEST(Endpoint, AMessageMayBeShorterThanExpected) {
+  for (const int period : {INT_MAX, 7, 3}) {
+    Exchange net(2);
+    int packets = 0;
+    net.filter = [&](TestPacket& packet, base::Duration&) {
+      return !packet.sent.route.is_control && ++packets % period == 0 ? 0 : 1;
+    };
+    for (std::uint64_t operation = 1; operation <= 3; ++operation) {
+      SendOptions sent = net.send_options(37, 0, 1, operation);
+      sent.loss.loss_bound_ppm = 0;
+      ReceiveOptions expected = Exchange::receive_options(sent);
+      expected.packets = 100;
+      expected.may_be_shorter = true;
+      ASSERT_TRUE(net[1].expect(expected, net.now()).ok());
+      ASSERT_TRUE(net[0].send(sent, net.now()).ok());
+      net.run();
+    }
+    ASSERT_EQ(net.received(1).size(), 3U);
+    for (const ReceiveReport& report : net.received(1)) {
+      EXPECT_EQ(report.outcome, Outcome::kEverything);
+      EXPECT_EQ(report.packets, 37U);
+      EXPECT_EQ(report.planes.size(), 37U);
+    }
+    EXPECT_EQ(net.sent(0).size(), 3U);
+    EXPECT_EQ(net[1].counters().contradicting, 0U);
+  }
 }
 
 TEST(Endpoint, OnePacketMessagesWork) {

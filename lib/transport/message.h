@@ -59,6 +59,8 @@ class PayloadSink {
   // Takes the part of an opened packet that can be trusted. Returns how many whole planes that is;
   // 0 if the packet contradicts its message and is of no use.
   virtual unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) = 0;
+  // The number of the message's packets, once one of them told that it may_be_shorter; else 0.
+  virtual std::uint32_t packets() const { return 0; }
 };
 
 // The carrier of a message's data packets; the same at both ends. Control packets take whatever
@@ -86,6 +88,9 @@ struct ReceiveOptions {
   wire::MessageId id;  // its source is the sending rank
   std::uint32_t packets = 0;
   std::uint32_t packet_bytes = 0;
+  // Only the sender knows the number of packets, which is `packets` at most. Its probes tell, and
+  // its packets may (PayloadSink::packets()).
+  bool may_be_shorter = false;
   std::uint8_t planes = 0;  // of a whole packet
   std::uint8_t priority = 0;
   LossPolicy loss;

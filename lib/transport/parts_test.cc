@@ -107,6 +107,17 @@ TEST(PacketLedger, CountsEachPacketOnceAndKeepsTheLongestCopy) {
   EXPECT_EQ(ledger.missing(), 3U);
 }
 
+TEST(PacketLedger, ShrinksUnlessALaterPacketHasCome) {
+  PacketLedger ledger(10, 8, 1);
+  ledger.record(2, 8, false);
+  ledger.record(5, 8, false);
+  EXPECT_FALSE(ledger.shorten(5));
+  EXPECT_EQ(ledger.missing(), 8U);
+  EXPECT_TRUE(ledger.shorten(6));
+  EXPECT_EQ(ledger.packets(), 6U);
+  EXPECT_EQ(ledger.missing(), 4U);
+}
+
 TEST(PacketLedger, BitmapsCoverExactlyWhatIsMissing) {
   const std::uint32_t packets = 40'000;
   PacketLedger ledger(packets, 16, 1);

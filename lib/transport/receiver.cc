@@ -83,6 +83,7 @@ base::Status Receiver::expect(const ReceiveOptions& options, base::Instant now) 
   message.state.enter(IncomingState::kExpected);
   message.packets = options.packets;
   message.packet_bytes = options.packet_bytes;
+  message.may_be_shorter = options.may_be_shorter;
   message.priority = options.priority;
   message.loss = options.loss;
   message.carrier = peer->is_stream ? Carrier::kStream : options.carrier;
@@ -285,9 +286,13 @@ void Receiver::take(IncomingMessage& message, const DataArrival& arrival, base::
   // A sink never sees a packet again that it has whole: a damaged copy cannot spoil it.
   const bool has_news = arrival.packet != nullptr && message.sink != nullptr &&
                         !message.ledger.is_whole(arrival.stamp.packet);
-  const unsigned planes =
-      has_news ? message.sink->take(*arrival.packet, arrival.bytes)
-               : std::max<unsigned>(arrival.planes, arrival.packet != nullptr ? 1 : 0);
+  unsigned planes = has_news
+                        ? message.sink->take(*arrival.packet, arrival.bytes)
+                        : std::max<unsigned>(arrival.planes, arrival.packet != nullptr ? 1 : 0);
+  if (has_news && message.may_be_shorter && message.sink->packets() != 0 &&
+      !agrees_on(message.sink->packets(), message)) {
+    planes = 0;
+  }
   if (planes == 0) {
     ++core_.counters.contradicting;
   } else {
@@ -375,6 +380,23 @@ void Receiver::begin(IncomingMessage& message, base::Instant now) {
   }
 }
 
+// The sender tells how many packets the message has. False if that cannot be.
+bool Receiver::agrees_on(std::uint32_t packets, IncomingMessage& message) {
+  if (packets == message.packets) {
+    message.may_be_shorter = false;
+    return true;
+  }
+  const std::uint32_t wanted = message.wanted();
+  if (!message.may_be_shorter || packets == 0 || packets > message.packets ||
+      !message.ledger.shorten(packets)) {
+    return false;
+  }
+  message.may_be_shorter = false;
+  message.packets = packets;
+  message.peer->book.want_less(wanted - message.wanted());
+  return true;
+}
+
 void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now) {
   // This holds whatever message the probe is about: packets sent and lost use up no credit.
   peer.book.on_settled(packet.probe.settled);
@@ -418,7 +440,7 @@ void Receiver::on_probe(const wire::ControlPacket& packet, Peer& peer, base::Ins
     queue_stop(message.slot, now);
     return;
   }
-  if (packet.probe.packets != message.packets) {
+  if (!agrees_on(packet.probe.packets, message)) {
     ++core_.counters.contradicting;
     report_unexpected(packet.message, /*contradicts=*/true);
     return;

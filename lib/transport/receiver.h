@@ -54,6 +54,14 @@ class PacketLedger {
   // Fills `range` with the first stretch at or after `from` that has a packet missing. False: none.
   bool next_missing_range(std::uint32_t from, wire::BitmapRange& range) const;
 
+  // The message turns out to have fewer packets, at least 1. False if one behind the last has come.
+  bool shorten(std::uint32_t packets) {
+    const auto end = planes_.begin() + packets;
+    const bool fits = std::all_of(end, planes_.end(), [](std::uint8_t each) { return each == 0; });
+    planes_.erase(fits ? end : planes_.end(), planes_.end());
+    return fits;
+  }
+
   std::vector<std::uint8_t> take_planes() { return std::move(planes_); }
 
  private:
@@ -146,6 +154,7 @@ struct IncomingMessage {
   base::Tracked<IncomingState> state{IncomingState::kFree};
   std::uint8_t priority = 0;
   Owed owed;
+  bool may_be_shorter = false;        // its sender has not told yet how many packets it has
   bool all_sent = false;              // the sender has sent every packet, as far as it says
   bool in_control_queue = false;      // waits for its turn to say what is owed
   bool has_reported_missing = false;  // a BITMAP was sent unasked since the latest probe
@@ -291,6 +300,7 @@ class Receiver {
                      base::Instant now);
   void take(IncomingMessage& message, const DataArrival& arrival, base::Instant now);
   void begin(IncomingMessage& message, base::Instant now);
+  bool agrees_on(std::uint32_t packets, IncomingMessage& message);
   void check_for_stall(IncomingMessage& message, std::uint32_t newly_sent, base::Instant now);
   void finish_if_enough(IncomingMessage& message, base::Instant now);
   void expect_no_more(IncomingMessage& message, const wire::DataStamp& stamp, base::Instant now);
