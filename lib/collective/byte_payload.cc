@@ -115,6 +115,7 @@ std::size_t ByteSource::write(const wire::DataStamp& stamp, const wire::PacketAu
   header.row_log2 = SPILLWAY_MAX_ROW_LOG2;
   header.planes = ByteLayout::kPlanes;
   header.quanta = quanta_of(length);
+  header.row = form_ == ByteForm::kCode ? static_cast<std::uint16_t>(layout_->packets(bytes_)) : 0;
   const std::size_t padded = header.plane_bytes();
   header.head_bytes =
       static_cast<std::uint16_t>(std::min<std::size_t>(layout_->head_bytes, padded));
@@ -131,7 +132,8 @@ std::size_t ByteSource::write(const wire::DataStamp& stamp, const wire::PacketAu
 ByteLayout::ByteRange ByteLayout::range_of(const wire::DataHeader& header,
                                            std::size_t bytes) const {
   const std::size_t first = std::size_t{header.stamp.packet} * bytes_per_packet;
-  if (header.codec != wire::Codec::kBytes || header.planes != kPlanes || first >= bytes) {
+  if (header.codec != wire::Codec::kBytes || header.planes != kPlanes || header.row != 0 ||
+      first >= bytes) {
     return {};
   }
   const std::size_t length = std::min<std::size_t>(bytes_per_packet, bytes - first);

@@ -98,7 +98,7 @@ struct ByteLayout {
   // UDP payload of all packets of a message.
   std::uint64_t wire_bytes(std::size_t bytes) const;
 
-  // The bytes of a message that one packet carries.
+  // The bytes of a plain message that one packet carries.
   struct ByteRange {
     std::size_t first = 0;
     std::size_t length = 0;  // 0: the packet contradicts the message
@@ -111,11 +111,15 @@ struct ByteLayout {
   transport::Carrier carrier = transport::Carrier::kDatagrams;
 };
 
+// The bytes of a message: values as they are, or their code (exact/coded_message.h).
+enum class ByteForm : std::uint8_t { kPlain, kCode };
+
 class ByteSource final : public transport::PayloadSource {
  public:
   // All of them outlive the source.
-  ByteSource(const std::uint8_t* data, std::size_t bytes, const ByteLayout& layout)
-      : data_(data), bytes_(bytes), layout_(&layout) {}
+  ByteSource(const std::uint8_t* data, std::size_t bytes, const ByteLayout& layout,
+             ByteForm form = ByteForm::kPlain)
+      : data_(data), bytes_(bytes), layout_(&layout), form_(form) {}
 
   std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
                     base::MutableByteView out) override;
@@ -124,6 +128,7 @@ class ByteSource final : public transport::PayloadSource {
   const std::uint8_t* data_;
   std::size_t bytes_;
   const ByteLayout* layout_;
+  ByteForm form_;
 };
 
 class ByteSink final : public transport::PayloadSink {

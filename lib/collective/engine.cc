@@ -57,8 +57,7 @@ Engine::Engine(const EngineConfig& config, const ByteLayout& layout, ComputePool
       next_sequence_(config.first_operation),
       sends_to_(config.group.world, SendsTo{config.first_operation, 0, {}}),
       matching_(config.group.world, config.first_operation) {
-  if (config.group.servers == 0 &&
-      (config.group.world > 2 || (config.group.world == 2 && config.may_stream))) {
+  if (config.group.servers == 0 && config.group.world > 1) {
     ways_ = std::make_unique<Ways>(config.group.world, config.limits.survey_bytes,
                                    plans_to_try(config), config.may_stream);
   }
@@ -126,13 +125,19 @@ bool Engine::uses_residual_of(std::uint64_t tensor) const {
   });
 }
 
+// For operations without trials of their own. They profit from what all-reduces found out about
+// code, because each message says itself whether it is code.
+Ways::Choice Engine::usual_choice() const {
+  return {.way = {.form = ways_ ? ways_->way(Traffic::kExact).form : ByteForm::kPlain}};
+}
+
 void Engine::start(const Waiting& waiting, Key key, transport::Endpoint& endpoint,
                    base::Instant now) {
   std::unique_ptr<OperationRun> run;
   const Operation& operation = waiting.operation;
   const bool has_choice = is_surveyed(operation);
   const Ways::Choice choice =
-      has_choice ? ways_->begin(traffic_of(operation), operation.bytes()) : Ways::Choice{};
+      has_choice ? ways_->begin(traffic_of(operation), operation.bytes()) : usual_choice();
   const base::Status status = guarded(operation, [&]() -> base::Status {
     const std::optional<Tolerance>& tolerance = operation.tolerance;
     const bool is_residual_free = tolerance && !uses_residual_of(tolerance->feedback_tensor);

@@ -225,6 +225,7 @@ class Engine {
   void open(const OpenedCall& opened, transport::Endpoint& endpoint, base::Instant now);
   // ---- events: surveys
   bool is_surveyed(const Operation& operation) const;
+  Ways::Choice usual_choice() const;
   std::uint64_t own_capacity(const transport::Endpoint& endpoint, base::Instant now) const;
   void survey(Key key, transport::Endpoint& endpoint, base::Instant now);
   void on_note_event(const transport::Event& event, Key key, transport::Endpoint& endpoint,

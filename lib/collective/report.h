@@ -87,6 +87,12 @@ struct EntropyDelivery {
   }
 };
 
+// For an exact operation: messages that this rank sent as code (exact/coded_message.h).
+struct CodeDelivery {
+  std::uint64_t plain_bytes = 0;  // of their values
+  std::uint64_t bytes = 0;        // of their code
+};
+
 // How long the parts of an operation took at this rank, each summed over all pieces. Pieces
 // overlap, so that parts may add up to more than the operation took. For values that a device
 // codes, the times are the device's own.
@@ -128,6 +134,7 @@ struct OperationReport {
   // Elements whose sum has no rank in it, in order: zero at all ranks.
   std::vector<Extent> absent;
   EntropyDelivery entropy;
+  CodeDelivery code;
   SumDelivery sums;
   PartTimes parts;
   std::uint64_t device_bytes = 0;   // of the tensor, coded by a device

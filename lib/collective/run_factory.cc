@@ -207,8 +207,9 @@ base::Result<std::unique_ptr<OperationRun>> RunFactory::make(const Operation& op
   if (operation.device) {
     plan = on_device(plan, operation.bytes(), copy_bytes_of(operation.bytes()));
   }
-  return std::unique_ptr<OperationRun>(std::make_unique<PlanRun>(
-      operation, key, std::move(plan), config_on(choice.way.carrier), scratch_));
+  return std::unique_ptr<OperationRun>(
+      std::make_unique<PlanRun>(operation, key, std::move(plan), config_on(choice.way.carrier),
+                                PlanRun::Pools{scratch_, float_coders_}, choice.way.form));
 }
 
 base::Result<std::unique_ptr<OperationRun>> RunFactory::make_tolerant(const Operation& operation,

@@ -80,6 +80,7 @@ class RunFactory {
   ScaleCache scale_cache_;
   CodeCache code_cache_;
   CoderPool coder_pool_;
+  FloatCoderPool float_coders_;
   std::map<std::uint64_t, Residual> residuals_;  // by tensor
 };
 

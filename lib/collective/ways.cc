@@ -16,12 +16,15 @@ constexpr std::size_t kRounds = 2;  // stretches of a trial for each way
 // While trials confirm the choice, they become rarer.
 constexpr std::uint32_t kLeastPatience = 64;
 constexpr std::uint32_t kMostPatience = 512;
+// Picoseconds a byte of an all-reduce. Where it is faster, no coder keeps up, so that the trial
+// would only cost time.
+constexpr std::uint64_t kFasterThanCoders = 500;
 
 }  // namespace
 
 void WayTrials::conclude(std::uint64_t pace, bool has_streams) {
-  const bool has_lost_stream = is_stream() && !has_streams;
-  if (plans_.size() == 1 && !may_stream_) {
+  const bool has_lost_stream = current().carrier == transport::Carrier::kStream && !has_streams;
+  if (plans_.size() == 1 && !may_stream_ && !may_code_) {
     ++stretch_;  // so that measurements of it end, too
     return;
   }
@@ -55,16 +58,34 @@ void WayTrials::begin_trial() {
   std::fill(paces_.begin(), paces_.end(), Paces{});
 }
 
+// Plans take turns; stream and code follow, where they may.
 void WayTrials::try_next(bool has_streams) {
-  const std::size_t with_datagrams = kRounds * plans_.size();
   ++tried_;
-  if (tried_ < with_datagrams) {
+  if (current_ < stream() && tried_ < kRounds * plans_.size()) {
     current_ = tried_ % plans_.size();
-  } else if (may_stream_ && has_streams && tried_ < with_datagrams + kRounds) {
-    current_ = plans_.size();
+    return;
+  }
+  if (current_ >= stream() && tried_ < kRounds) {
+    return;
+  }
+  tried_ = 0;
+  if (current_ < stream() && may_stream_ && has_streams) {
+    current_ = stream();
+  } else if (current_ < code() && may_try_code()) {
+    current_ = code();
   } else {
     settle();
   }
+}
+
+Way WayTrials::way_at(std::size_t index) const {
+  if (index == code()) {
+    Way way = way_at(best_plain());
+    way.form = ByteForm::kCode;
+    return way;
+  }
+  return index == stream() ? Way{plans_[best_plan()], transport::Carrier::kStream}
+                           : Way{plans_[index], transport::Carrier::kDatagrams};
 }
 
 bool WayTrials::is_better(std::size_t one, std::size_t other) const {
@@ -80,9 +101,18 @@ std::size_t WayTrials::best_plan() const {
   return best;
 }
 
-void WayTrials::settle() {
+std::size_t WayTrials::best_plain() const {
   const std::size_t plan = best_plan();
-  const std::size_t best = is_better(plans_.size(), plan) ? plans_.size() : plan;
+  return is_better(stream(), plan) ? stream() : plan;
+}
+
+bool WayTrials::may_try_code() const {
+  return may_code_ && paces_[best_plain()].best > kFasterThanCoders;
+}
+
+void WayTrials::settle() {
+  const std::size_t plain = best_plain();
+  const std::size_t best = is_better(code(), plain) ? code() : plain;
   patience_ = best == chosen_ ? std::min(2 * patience_, kMostPatience) : kLeastPatience;
   current_ = best;
   is_trying_ = false;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How large all-reduces are carried out: by which plan, over datagrams or streams, and with which
-// shares of the ranks. All of it is found on the job's own traffic, because none of it changes a
-// result: an exact sum has the same bits in every way (exact/planner.h).
+// How large all-reduces are carried out: by which plan, over datagrams or streams, as values or as
+// their code, and with which shares of the ranks. All of it is found on the job's own traffic,
+// because none of it changes a result: an exact sum has the same bits in every way
+// (exact/planner.h).
 //
 //   Ways        what the next large all-reduce does, at all ranks alike
 //   WayTrials   tries several ways in turn, keeps the fastest, and looks again from time to time
@@ -31,6 +32,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "collective/byte_payload.h"
 #include "collective/link_shares.h"
 #include "collective/operation.h"
 #include "collective/shards.h"
@@ -42,23 +44,25 @@ namespace spillway::collective {
 struct Way {
   Algorithm algorithm = Algorithm::kAutomatic;
   transport::Carrier carrier = transport::Carrier::kDatagrams;
+  ByteForm form = ByteForm::kPlain;  // of exact messages of floats
 
   friend bool operator==(const Way&, const Way&) = default;
 };
 
-// Datagrams are tried with every plan, and then a stream with the best of them. Each is tried
-// twice, in turn. One way takes another's place only if it was faster at its worst than the other
-// at its best: what others send through the network changes from one stretch to the next.
+// Datagrams are tried with every plan, then a stream with the best of them, and then code in the
+// best way so far, unless the network is too fast for any coder. Each is tried twice, in turn. One
+// way takes another's place only if it was faster at its worst than the other at its best: what
+// others send through the network changes from one stretch to the next.
 class WayTrials {
  public:
   // At least one plan, the usual one first.
-  WayTrials(std::vector<Algorithm> plans, bool may_stream)
-      : plans_(std::move(plans)), may_stream_(may_stream), paces_(plans_.size() + 1) {}
+  WayTrials(std::vector<Algorithm> plans, bool may_stream, bool may_code)
+      : plans_(std::move(plans)),
+        may_stream_(may_stream),
+        may_code_(may_code),
+        paces_(plans_.size() + 2) {}
 
-  Way current() const {
-    return is_stream() ? Way{plans_[best_plan()], transport::Carrier::kStream}
-                       : Way{plans_[current_], transport::Carrier::kDatagrams};
-  }
+  Way current() const { return way_at(current_); }
   // Counts stretches: operations that began in another one say nothing about this one.
   std::uint32_t stretch() const { return stretch_; }
   // The stretch took so many picoseconds a byte. 0: unknown, so that it goes on. `has_streams`: all
@@ -71,20 +75,26 @@ class WayTrials {
     std::uint64_t worst = 0;
   };
 
-  bool is_stream() const { return current_ == plans_.size(); }
+  // In paces_, behind the plans.
+  std::size_t stream() const { return plans_.size(); }
+  std::size_t code() const { return plans_.size() + 1; }
+  Way way_at(std::size_t index) const;
   bool is_better(std::size_t one, std::size_t other) const;
   std::size_t best_plan() const;
+  std::size_t best_plain() const;
+  bool may_try_code() const;
   void begin_trial();
   void try_next(bool has_streams);
   void settle();
 
   std::vector<Algorithm> plans_;
   bool may_stream_;
-  std::vector<Paces> paces_;  // in this trial, by plan, then the stream
+  bool may_code_;
+  std::vector<Paces> paces_;  // in this trial, by plan, then the stream's and the code's
   std::size_t current_ = 0;   // in paces_
   std::size_t chosen_ = 0;    // by the trial before
   bool is_trying_ = true;
-  std::size_t tried_ = 0;        // stretches of this trial
+  std::size_t tried_ = 0;        // stretches of this part of the trial: plans, stream or code
   std::uint32_t settled_ = 0;    // stretches since the trial
   std::uint32_t patience_ = 64;  // stretches from one trial to the next
   std::uint32_t slow_ = 0;       // latest stretches that were much slower than in the trial
@@ -106,8 +116,8 @@ class Ways {
   // `plans`: for exact ones. `may_stream`: streams may come to be open.
   Ways(std::uint16_t ranks, std::size_t survey_bytes, std::vector<Algorithm> plans, bool may_stream)
       : survey_bytes_(survey_bytes),
-        trials_{WayTrials(std::move(plans), may_stream),
-                WayTrials({Algorithm::kAutomatic}, may_stream)},
+        trials_{WayTrials(std::move(plans), may_stream, /*may_code=*/true),
+                WayTrials({Algorithm::kAutomatic}, may_stream, /*may_code=*/false)},
         notes_(ranks) {}
 
   // True if the next operation has to wait for notes.

@@ -16,7 +16,7 @@ const Way kSecond{Algorithm::kHierarchical};
 
 // Trials of both plans.
 WayTrials of_plans(bool may_stream = false) {
-  return {{kFirst.algorithm, kSecond.algorithm}, may_stream};
+  return {{kFirst.algorithm, kSecond.algorithm}, may_stream, /*may_code=*/false};
 }
 
 // Concludes a stretch of the way that is used now.
@@ -59,7 +59,7 @@ TEST(WayTrials, TheFirstWayWinsIfBothAreAboutAsFast) {
 
 // So the memory of a stretch is bounded by the bytes between two surveys.
 TEST(WayTrials, StretchesEndWhereThereIsNothingToChoose) {
-  WayTrials trials({kFirst.algorithm}, /*may_stream=*/false);
+  WayTrials trials({kFirst.algorithm}, /*may_stream=*/false, /*may_code=*/false);
   const std::uint32_t stretch = trials.stretch();
   trials.conclude(0, false);
   EXPECT_NE(trials.stretch(), stretch);
@@ -138,6 +138,54 @@ TEST(WayTrials, LeaveAStreamThatHasEnded) {
   ASSERT_EQ(trials.current(), kFirstOnStream);
   trials.conclude(0, /*has_streams=*/false);
   EXPECT_EQ(trials.current(), kFirst);
+}
+
+// Code in the first way, or on a stream.
+WayTrials of_code(bool may_stream = false) {
+  return {{kFirst.algorithm}, may_stream, /*may_code=*/true};
+}
+
+void conclude_code(WayTrials& trials, std::uint64_t plain, std::uint64_t code,
+                   std::uint64_t stream = 0) {
+  const Way way = trials.current();
+  const bool is_stream = way.carrier == transport::Carrier::kStream;
+  trials.conclude(way.form == ByteForm::kCode ? code : is_stream ? stream : plain, stream != 0);
+}
+
+TEST(WayTrials, CodeWinsWhereItIsFaster) {
+  for (const std::uint64_t code : {800, 990, 1200}) {
+    WayTrials trials = of_code();
+    for (int stretch = 0; stretch < 4; ++stretch) {
+      EXPECT_EQ(trials.current().form, stretch < 2 ? ByteForm::kPlain : ByteForm::kCode);
+      conclude_code(trials, 1000, code);
+    }
+    for (int stretch = 0; stretch < 20; ++stretch) {
+      EXPECT_EQ(trials.current().form, code == 800 ? ByteForm::kCode : ByteForm::kPlain);
+      conclude_code(trials, 1000, code);
+    }
+  }
+}
+
+TEST(WayTrials, CodeIsTriedInTheBestWayWithoutIt) {
+  WayTrials trials = of_code(/*may_stream=*/true);
+  for (int stretch = 0; stretch < 4; ++stretch) {
+    conclude_code(trials, 1000, 600, 800);
+  }
+  for (int stretch = 0; stretch < 20; ++stretch) {
+    EXPECT_EQ(trials.current(),
+              (Way{kFirst.algorithm, transport::Carrier::kStream, ByteForm::kCode}));
+    conclude_code(trials, 1000, 600, 800);
+  }
+  trials.conclude(0, /*has_streams=*/false);
+  EXPECT_EQ(trials.current(), kFirst);
+}
+
+TEST(WayTrials, CodeIsNotTriedWhereNoCoderKeepsUp) {
+  WayTrials trials = of_code();
+  for (int stretch = 0; stretch < 50; ++stretch) {
+    EXPECT_EQ(trials.current(), kFirst);
+    conclude_code(trials, 200, 100);
+  }
 }
 
 // ------------------------------------------------------------------ surveys

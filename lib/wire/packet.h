@@ -56,8 +56,9 @@
   0x10 /* some packets of its message must arrive: a PROBE says how many */
 #define SPILLWAY_FLAGS_KNOWN 0x1F
 
-/* Codecs: bit planes of rotated coordinates, or unchanged bytes. A packet of bytes has row,
- * slot, rotations and scale zero, and is usable only as a whole. */
+/* Codecs: bit planes of rotated coordinates, or unchanged bytes. A packet of bytes has slot,
+ * rotations and scale zero, and is usable only as a whole. Its row is zero too, unless the message
+ * is code: then it is the number of the message's packets. */
 #define SPILLWAY_PAYLOAD_PLANES 1
 #define SPILLWAY_PAYLOAD_BYTES 2
 

@@ -61,7 +61,7 @@ static inline int spillway_is_valid_span(const struct spillway_data_header* head
 static inline int spillway_is_valid_code(const struct spillway_data_header* header) {
   const int is_open = (header->common.flags & SPILLWAY_FLAG_ENCRYPTED) == 0;
   if (spillway_codec_of(header->code) == SPILLWAY_PAYLOAD_BYTES) {
-    return header->row == 0 && header->slot == 0 && (!is_open || header->scale == 0) &&
+    return header->slot == 0 && (!is_open || header->scale == 0) &&
            spillway_rotations_of(header->planes) == 0;
   }
   return spillway_codec_of(header->code) == SPILLWAY_PAYLOAD_PLANES &&

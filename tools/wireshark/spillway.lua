@@ -342,8 +342,8 @@ local function data_fault(header, bytes)
   if header.codec ~= CODEC_PLANES and header.codec ~= CODEC_BYTES then
     return "unknown codec " .. header.codec
   elseif header.codec == CODEC_BYTES
-         and (header.row ~= 0 or header.slot ~= 0 or header.rotations ~= 0) then
-    return "bytes with a row or rotations"
+         and (header.slot ~= 0 or header.rotations ~= 0) then
+    return "bytes with a slot or rotations"
   elseif header.row_log2 < MIN_ROW_LOG2 or header.row_log2 > MAX_ROW_LOG2 then
     return "a row of 2^" .. header.row_log2 .. " coordinates"
   elseif header.planes == 0 or header.planes > MAX_PLANES then

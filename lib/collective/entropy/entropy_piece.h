@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -30,69 +29,18 @@
 #include "collective/byte_payload.h"
 #include "collective/entropy/chunk_layout.h"
 #include "collective/entropy/entropy_content.h"
+#include "collective/loan_pool.h"
 
 namespace spillway::collective {
 
-// Entropy coders and their scratch memory, taken by a calculation and put back after it. Each takes
-// some megabytes; there are as many as calculations run at once, and reuse keeps them warm. At most
-// CoderPool::kPlaces are kept. Any thread; no call waits.
-
+// A calculation takes one of these from a pool. Each takes some megabytes.
 struct Coders {
   codec::entropy::BlockEncoder encoder;
   codec::entropy::BlockDecoder decoder;
   std::vector<std::int32_t> numbers;
   std::vector<std::uint8_t> bytes;
 };
-
-class CoderPool {
- public:
-  static constexpr std::size_t kPlaces = 64;
-
-  CoderPool() = default;
-  ~CoderPool() {
-    for (std::atomic<Coders*>& place : places_) {
-      delete place.load();
-    }
-  }
-  CoderPool(const CoderPool&) = delete;
-  CoderPool& operator=(const CoderPool&) = delete;
-
-  // Holds coders for as long as a calculation lasts.
-  class Loan {
-   public:
-    explicit Loan(CoderPool& pool) : pool_(pool), coders_(pool.take()) {}
-    ~Loan() { pool_.put_back(std::move(coders_)); }
-    Loan(const Loan&) = delete;
-    Loan& operator=(const Loan&) = delete;
-
-    Coders& operator*() { return *coders_; }
-
-   private:
-    CoderPool& pool_;
-    std::unique_ptr<Coders> coders_;
-  };
-
- private:
-  std::unique_ptr<Coders> take() {
-    for (std::atomic<Coders*>& place : places_) {
-      if (Coders* const found = place.exchange(nullptr)) {
-        return std::unique_ptr<Coders>(found);
-      }
-    }
-    return std::make_unique<Coders>();
-  }
-  void put_back(std::unique_ptr<Coders> coders) {
-    for (std::atomic<Coders*>& place : places_) {
-      Coders* nothing = nullptr;
-      if (place.compare_exchange_strong(nothing, coders.get())) {
-        static_cast<void>(coders.release());
-        return;
-      }
-    }
-  }
-
-  std::array<std::atomic<Coders*>, kPlaces> places_{};
-};
+using CoderPool = LoanPool<Coders>;
 
 // Shared by the pieces of an operation.
 struct PieceCoder {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/exact/plan_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -55,12 +56,28 @@ void PlanRun::StepJob::run() {
          target, owner_.average_over(step_));
 }
 
+void PlanRun::EncodeJob::run() {
+  FloatCoderPool::Loan coders(owner_.coders_);
+  code_.bytes = (*coders).encoder.encode(
+      {owner_.memory(step_.span), step_.span.bytes}, *float_width(owner_.operation().type),
+      base::MutableByteView(code_.buffer.data.get(), most_code_bytes(step_.span.bytes)));
+}
+
+void PlanRun::DecodeJob::run() {
+  FloatCoderPool::Loan coders(owner_.coders_);
+  failure = (*coders).decoder.decode(came_.code(), *float_width(owner_.operation().type),
+                                     {owner_.memory(step_.span), step_.span.bytes});
+}
+
 PlanRun::PlanRun(const Operation& operation, std::uint64_t key, Plan plan, const RunConfig& config,
-                 ScratchPool& scratch)
+                 const Pools& pools, ByteForm form)
     : OperationRun(operation, key, config),
       plan_(std::move(plan)),
-      pool_(scratch),
+      pool_(pools.scratch),
+      coders_(pools.coders),
+      form_(form),
       states_(plan_.steps.size(), State::kWaiting),
+      codes_(pools.scratch),
       staged_(config.memory),
       has_second_names_(leaves_second_names(plan_)) {
   std::size_t messages = 0;
@@ -148,7 +165,11 @@ base::Status PlanRun::launch(StepId id, RunContext& context) {
 
 base::Status PlanRun::launch_send(StepId id, RunContext& context) {
   const Step& step = plan_.steps[id];
-  return is_local(step) ? send_place(id, context) : send_bytes(id, id_of(step), context);
+  if (is_local(step)) {
+    return send_place(id, context);
+  }
+  return form_ == ByteForm::kCode && may_be_code(step) ? send_code(id, context)
+                                                       : send_bytes(id, id_of(step), context);
 }
 
 base::Status PlanRun::launch_receive(StepId id, RunContext& context) {
@@ -164,7 +185,61 @@ base::Status PlanRun::send_bytes(StepId id, const wire::MessageId& message, RunC
 
 base::Status PlanRun::expect_bytes(StepId id, const wire::MessageId& message, RunContext& context) {
   const Step& step = plan_.steps[id];
-  return expect({message, config_.layout.packets(step.span.bytes), sink_of(step)}, context);
+  const std::uint32_t packets = config_.layout.packets(step.span.bytes);
+  transport::PayloadSink& plain = sink_of(step);
+  if (!may_be_code(step)) {
+    return expect({message, packets, plain}, context);
+  }
+  EitherSink& sink =
+      either_sinks_.try_emplace(id, plain, step.span.bytes, config_.layout, pool_).first->second;
+  return expect({message, packets, sink, /*may_be_shorter=*/true}, context);
+}
+
+// Both ends decide alike.
+bool PlanRun::may_be_code(const Step& step) const {
+  return step.span.bytes >= kLeastCodedBytes && float_width(operation().type) && !is_local(step);
+}
+
+// The first send of a span has it encoded; others wait for that.
+base::Status PlanRun::send_code(StepId id, RunContext& context) {
+  const Step& step = plan_.steps[id];
+  SpanCode& code = codes_.take(step.span);
+  states_[id] = State::kEncoding;
+  code.waiting.push_back(id);
+  if (code.is_ready) {
+    return on_encoded(id, context);
+  }
+  if (code.uses == 1) {
+    EncodeJob& job = encode_jobs_.emplace_back(*this, step, code);
+    job.part = ComputeJob::Part::kEncode;
+    hand_out(job, id, context);
+    ++jobs_out_;
+  }
+  return {};
+}
+
+base::Status PlanRun::on_encoded(StepId id, RunContext& context) {
+  SpanCode& code = codes_.at(plan_.steps[id].span);
+  code.is_ready = true;
+  for (const StepId each : std::exchange(code.waiting, {})) {
+    const Step& step = plan_.steps[each];
+    states_[each] = State::kRunning;
+    if (!code.bytes) {
+      if (base::Status status = send_bytes(each, id_of(step), context); !status.ok()) {
+        return status;
+      }
+      continue;
+    }
+    ByteSource& source =
+        sources_.emplace_back(code.buffer.data.get(), *code.bytes, config_.layout, ByteForm::kCode);
+    const Outgoing message{id_of(step), config_.layout.packets(*code.bytes), source};
+    if (base::Status status = send(step, message, context); !status.ok()) {
+      return status;
+    }
+    report_.code.plain_bytes += step.span.bytes;
+    report_.code.bytes += *code.bytes;
+  }
+  return {};
 }
 
 transport::PayloadSink& PlanRun::sink_of(const Step& step) {
@@ -227,6 +302,7 @@ base::Status PlanRun::expect(const Incoming& message, RunContext& context) {
   transport::ReceiveOptions options;
   options.id = message.id;
   options.packets = message.packets;
+  options.may_be_shorter = message.may_be_shorter;
   options.packet_bytes = config_.layout.packet_bytes;
   options.planes = ByteLayout::kPlanes;
   options.priority = operation().priority;
@@ -250,7 +326,34 @@ base::Status PlanRun::on_received(const transport::ReceiveReport& report, RunCon
   --messages_out_;
   report_.peers[report.id.source].add(report);
   const StepId id = step_of(report.id, report.id.source);
-  return is_place(id) ? on_place_received(id, context) : finish(id, context);
+  return is_place(id) ? on_place_received(id, context) : on_bytes(id, report, context);
+}
+
+// A message that came as code is decoded first. Sums that would have been formed as it came are
+// then formed like all others.
+base::Status PlanRun::on_bytes(StepId id, const transport::ReceiveReport& report,
+                               RunContext& context) {
+  const Step& step = plan_.steps[id];
+  const auto found = either_sinks_.find(id);
+  const bool is_code = found != either_sinks_.end() && found->second.is_coded();
+  const std::uint32_t packets =
+      is_code ? found->second.packets() : config_.layout.packets(step.span.bytes);
+  if (report.packets != packets) {
+    return {base::StatusCode::kMismatch,
+            fmt::format("rank {} sent a message of {} packets as one of {}", step.peer, packets,
+                        report.packets)};
+  }
+  if (!is_code) {
+    return finish(id, context);
+  }
+  states_[id] = State::kDecoding;
+  if (const StepId sum = fold_of(step); sum != kNoStep) {
+    states_[sum] = State::kWaiting;
+  }
+  DecodeJob& job = decode_jobs_.emplace_back(*this, step, found->second);
+  hand_out(job, id, context);
+  ++jobs_out_;
+  return {};
 }
 
 base::Status PlanRun::on_sent(const transport::SendReport& report, RunContext& context) {
@@ -260,13 +363,35 @@ base::Status PlanRun::on_sent(const transport::SendReport& report, RunContext& c
   const StepId id = step_of(report.id, report.to);
   report_.wire_bytes_sent +=
       std::uint64_t{report.transmitted} *
-      config_.layout.wire_bytes(is_place(id) ? sizeof(MemoryPlace) : plan_.steps[id].span.bytes) /
+      config_.layout.wire_bytes(is_place(id) ? sizeof(MemoryPlace) : sent_bytes(id)) /
       report.packets;
-  return is_place(id) ? on_place_sent(id, context) : finish(id, context);
+  return is_place(id) ? on_place_sent(id, context) : on_bytes_sent(id, context);
+}
+
+// The length of the message's bytes as they were sent.
+std::size_t PlanRun::sent_bytes(StepId id) {
+  const Span& span = plan_.steps[id].span;
+  return is_code_send(id) ? codes_.at(span).bytes.value_or(span.bytes) : span.bytes;
+}
+
+base::Status PlanRun::on_bytes_sent(StepId id, RunContext& context) {
+  if (is_code_send(id)) {
+    codes_.give_back(plan_.steps[id].span);
+  }
+  return finish(id, context);
 }
 
 base::Status PlanRun::on_computed(std::uint32_t tag, RunContext& context) {
   --jobs_out_;
+  if (is_withdrawn_) {
+    return {};
+  }
+  if (states_[tag] == State::kEncoding) {
+    return on_encoded(tag, context);
+  }
+  if (states_[tag] == State::kDecoding) {
+    either_sinks_.at(tag).drop_code();
+  }
   return finish(tag, context);
 }
 
@@ -307,8 +432,8 @@ void PlanRun::withdraw(RunContext& context) {
 std::vector<std::uint16_t> PlanRun::awaited() const {
   std::vector<std::uint16_t> ranks;
   for (StepId id = 0; id < plan_.steps.size(); ++id) {
-    if (states_[id] != State::kWaiting && states_[id] != State::kDone &&
-        is_message(plan_.steps[id])) {
+    if (states_[id] != State::kWaiting && states_[id] != State::kDecoding &&
+        states_[id] != State::kDone && is_message(plan_.steps[id])) {
       ranks.push_back(plan_.steps[id].peer);
     }
   }
@@ -320,59 +445,12 @@ std::vector<std::uint16_t> PlanRun::awaited() const {
 bool PlanRun::needs(std::uint16_t peer) const {
   for (StepId id = 0; id < plan_.steps.size(); ++id) {
     const Step& step = plan_.steps[id];
-    if (states_[id] != State::kDone && is_message(step) && step.peer == peer) {
+    if (states_[id] != State::kDone && states_[id] != State::kDecoding && is_message(step) &&
+        step.peer == peer) {
       return true;
     }
   }
   return false;
-}
-
-namespace {
-
-// Few sizes, so that a buffer of one operation fits the next.
-std::size_t rounded(std::size_t bytes) {
-  constexpr std::size_t kSmallest = 4096;
-  const std::size_t step = std::max(std::bit_floor(bytes) / 8, kSmallest);
-  return (bytes + step - 1) / step * step;
-}
-
-bool shorter(const ScratchPool::Buffer& buffer, std::size_t bytes) {
-  return buffer.bytes < bytes;
-}
-
-}  // namespace
-
-ScratchPool::Buffer ScratchPool::take(std::size_t bytes) {
-  if (bytes == 0) {
-    return {};
-  }
-  const auto fitting = std::lower_bound(kept_.begin(), kept_.end(), bytes, shorter);
-  Buffer buffer;
-  if (fitting != kept_.end()) {
-    buffer = std::move(*fitting);
-    kept_.erase(fitting);
-    kept_bytes_ -= buffer.bytes;
-  } else {
-    buffer.bytes = rounded(bytes);
-    buffer.data.reset(new std::uint8_t[buffer.bytes]);
-  }
-  used_bytes_ += buffer.bytes;
-  return buffer;
-}
-
-void ScratchPool::give_back(Buffer buffer) {
-  if (buffer.data == nullptr) {
-    return;
-  }
-  used_bytes_ -= buffer.bytes;
-  kept_bytes_ += buffer.bytes;
-  const auto place = std::lower_bound(kept_.begin(), kept_.end(), buffer.bytes, shorter);
-  kept_.insert(place, std::move(buffer));
-  // The smallest go first: large buffers are the expensive ones.
-  while (kept_bytes_ > max_kept_ && !kept_.empty()) {
-    kept_bytes_ -= kept_.front().bytes;
-    kept_.erase(kept_.begin());
-  }
 }
 
 // Messages of a plan between ranks of one machine. Such a message is one packet with a place in the

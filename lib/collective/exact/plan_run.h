@@ -5,50 +5,27 @@
 // or through shared memory if both ranks are on one machine. If a sum adds only
 // one message to the caller's own input, and waits for nothing else, it is formed as packets come,
 // on the receiving thread.
+//
+// Messages of floats may travel as code (coded_message.h). A job encodes a span before its messages
+// begin, and one decodes each message that came as code, into the memory where it would have come.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
 #include "collective/byte_payload.h"
+#include "collective/exact/coded_message.h"
 #include "collective/exact/plan.h"
+#include "collective/exact/scratch_pool.h"
 #include "collective/operation_run.h"
 
 namespace spillway::collective {
-
-// Memory that operations need for a while, used again: fresh memory of this size would cost a page
-// fault per 4 KiB. Keeps what was given back, up to a limit; beyond it the smallest buffers are
-// freed first. One thread.
-
-class ScratchPool {
- public:
-  struct Buffer {
-    std::unique_ptr<std::uint8_t[]> data;
-    std::size_t bytes = 0;
-  };
-
-  explicit ScratchPool(std::size_t max_kept) : max_kept_(max_kept) {}
-
-  // At least `bytes`, contents unknown; empty for 0.
-  Buffer take(std::size_t bytes);
-  void give_back(Buffer buffer);
-
-  std::size_t kept_bytes() const { return kept_bytes_; }
-  std::size_t used_bytes() const { return used_bytes_; }
-
- private:
-  std::size_t max_kept_;
-  std::size_t kept_bytes_ = 0;
-  std::size_t used_bytes_ = 0;
-  std::vector<Buffer> kept_;  // by size
-};
 
 // The spans of its memory that one run has staged for ranks of its machine. A span that goes to
 // several ranks is staged once and stays until the last of them has it: plans do not write to what
@@ -106,9 +83,15 @@ class StagedSpans {
 
 class PlanRun final : public OperationRun {
  public:
-  // Everything but the plan outlives the run.
+  // Runs take these over from earlier ones.
+  struct Pools {
+    ScratchPool& scratch;
+    FloatCoderPool& coders;
+  };
+
+  // Everything but the plan outlives the run. `form`: of what this rank sends, where values shrink.
   PlanRun(const Operation& operation, std::uint64_t key, Plan plan, const RunConfig& config,
-          ScratchPool& scratch);
+          const Pools& pools, ByteForm form);
   ~PlanRun() override;
 
   base::Status start(RunContext& context) override;
@@ -132,7 +115,9 @@ class PlanRun final : public OperationRun {
   enum class State : std::uint8_t {
     kWaiting,         // for other steps
     kWaitingForRoom,  // a send, for shared memory
+    kEncoding,        // a send whose span becomes code, or waits for that
     kRunning,
+    kDecoding,   // a message that came as code
     kFollowing,  // a message whose bytes follow the packet that says so
     kFolding,    // a sum formed as its message comes
     kDone,
@@ -153,6 +138,7 @@ class PlanRun final : public OperationRun {
     wire::MessageId id;
     std::uint32_t packets;
     transport::PayloadSink& sink;
+    bool may_be_shorter = false;
   };
 
   class StepJob final : public ComputeJob {
@@ -165,6 +151,30 @@ class PlanRun final : public OperationRun {
     const Step& step_;
   };
 
+  class EncodeJob final : public ComputeJob {
+   public:
+    EncodeJob(const PlanRun& owner, const Step& step, SpanCode& code)
+        : owner_(owner), step_(step), code_(code) {}
+    void run() override;
+
+   private:
+    const PlanRun& owner_;
+    const Step& step_;
+    SpanCode& code_;
+  };
+
+  class DecodeJob final : public ComputeJob {
+   public:
+    DecodeJob(const PlanRun& owner, const Step& step, const EitherSink& came)
+        : owner_(owner), step_(step), came_(came) {}
+    void run() override;
+
+   private:
+    const PlanRun& owner_;
+    const Step& step_;
+    const EitherSink& came_;
+  };
+
   wire::MessageId id_of(const Step& step) const;
   std::uint8_t* memory(const Span& span) const;
   base::Status launch(StepId id, RunContext& context);
@@ -173,6 +183,16 @@ class PlanRun final : public OperationRun {
   base::Status send_bytes(StepId id, const wire::MessageId& message, RunContext& context);
   base::Status expect_bytes(StepId id, const wire::MessageId& message, RunContext& context);
   transport::PayloadSink& sink_of(const Step& step);
+  base::Status send_code(StepId id, RunContext& context);
+  base::Status on_encoded(StepId id, RunContext& context);
+  base::Status on_bytes(StepId id, const transport::ReceiveReport& report, RunContext& context);
+  bool may_be_code(const Step& step) const;
+  // A send that took its span from codes_.
+  bool is_code_send(StepId id) const {
+    return form_ == ByteForm::kCode && may_be_code(plan_.steps[id]);
+  }
+  std::size_t sent_bytes(StepId id);
+  base::Status on_bytes_sent(StepId id, RunContext& context);
   StepId fold_of(const Step& receive) const;
   Fold fold(const Step& sum, const Step& receive) const;
   std::size_t average_over(const Step& sum) const;
@@ -198,6 +218,8 @@ class PlanRun final : public OperationRun {
 
   Plan plan_;
   ScratchPool& pool_;
+  FloatCoderPool& coders_;
+  ByteForm form_;
   ScratchPool::Buffer scratch_;
   std::vector<State> states_;
   std::vector<std::uint32_t> waits_;  // per step, steps it still waits for
@@ -205,12 +227,16 @@ class PlanRun final : public OperationRun {
   std::deque<ByteSource> sources_;
   std::deque<ByteSink> sinks_;
   std::deque<FoldSink> fold_sinks_;
+  std::unordered_map<StepId, EitherSink> either_sinks_;
+  SpanCodes codes_;
   std::unordered_map<StepId, LocalSource> local_sources_;
   std::unordered_map<StepId, LocalSink> local_sinks_;
   StagedSpans staged_;
   std::deque<StepId> without_room_;  // sends that wait for room
   base::Instant room_due_;           // when they stop waiting
   std::deque<StepJob> jobs_;
+  std::deque<EncodeJob> encode_jobs_;
+  std::deque<DecodeJob> decode_jobs_;
   bool has_second_names_;
   std::size_t steps_done_ = 0;
   std::uint32_t jobs_out_ = 0;
