@@ -152,6 +152,10 @@ void FlightDump::packets(const OperationRecord& record) {
   field("packets_retransmitted", static_cast<std::int64_t>(record.packets_retransmitted));
   field("wire_bytes_sent", static_cast<std::int64_t>(record.wire_bytes_sent));
   field("wire_bytes_received", static_cast<std::int64_t>(record.wire_bytes_received));
+  if (record.coded_bytes_sent > 0) {
+    field("coded_bytes_sent", static_cast<std::int64_t>(record.coded_bytes_sent));
+    field("coded_bytes_spared", static_cast<std::int64_t>(record.coded_bytes_spared));
+  }
   field("contributors", record.contributors);
 }
 

@@ -34,6 +34,8 @@ void take_report(const collective::OperationReport& report, OperationRecord& rec
   record.packets_missing = total.missing;
   record.packets_retransmitted = report.packets_repeated;
   record.wire_bytes_sent = report.wire_bytes_sent;
+  record.coded_bytes_sent = report.code.bytes;
+  record.coded_bytes_spared = report.code.plain_bytes - report.code.bytes;
   for (std::uint32_t rank = 0; rank < report.peers.size(); ++rank) {
     if (report.peers[rank].late) {
       record.add_late_rank(rank);

@@ -54,6 +54,8 @@ struct OperationRecord {
   std::uint64_t packets_duplicate = 0;
   std::uint64_t packets_retransmitted = 0;
   std::uint64_t wire_bytes_sent = 0;
+  std::uint64_t coded_bytes_sent = 0;    // of messages that travelled as code
+  std::uint64_t coded_bytes_spared = 0;  // by that
   std::uint64_t wire_bytes_received = 0;
 
   std::uint32_t contributors = 0;  // ranks in the result, for the shard with the fewest
