@@ -7,7 +7,9 @@
 #include <memory>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/random.h"
+#include "collective/reduction.h"
 #include "sim/network.h"
 #include "sim/stacks/collective_stack.h"
 #include "sim/stacks/tenants.h"
@@ -29,11 +31,16 @@ class AllReduces {
         inputs_(setting.ranks),
         outputs_(setting.ranks) {
     base::RandomSequence random(setting.scenario.seed);
+    const std::size_t width = element_size(setting.type);
     for (std::uint16_t rank = 0; rank < setting.ranks; ++rank) {
-      inputs_[rank].resize(setting.values);
-      outputs_[rank].resize(setting.values);
-      for (float& value : inputs_[rank]) {
-        value = static_cast<float>(random.next_gaussian());
+      inputs_[rank].resize(setting.values * width);
+      outputs_[rank].resize(setting.values * width);
+      const std::size_t first = setting.gradient.size() / setting.ranks * rank;
+      for (std::size_t i = 0; i < setting.values; ++i) {
+        const float value = setting.gradient.empty()
+                                ? static_cast<float>(random.next_gaussian())
+                                : setting.gradient[(first + i) % setting.gradient.size()];
+        store(value, inputs_[rank].data() + i * width);
       }
     }
   }
@@ -42,6 +49,7 @@ class AllReduces {
   base::Result<AllReducesResult> run();
 
  private:
+  void store(float value, std::uint8_t* to) const;
   CollectiveStackConfig config_of(std::uint16_t rank) const;
   void on_end(const base::Status& status, const collective::OperationReport& report);
   base::Status run_one();
@@ -51,12 +59,26 @@ class AllReduces {
   Tenants tenants_;  // outlives the network, which owns its stacks
   Network network_;
   std::vector<CollectiveStack*> stacks_;
-  std::vector<std::vector<float>> inputs_;
-  std::vector<std::vector<float>> outputs_;
+  std::vector<std::vector<std::uint8_t>> inputs_;
+  std::vector<std::vector<std::uint8_t>> outputs_;
   std::size_t ended_ = 0;
   base::Status failure_;
   AllReducesResult result_;
 };
+
+void AllReduces::store(float value, std::uint8_t* to) const {
+  switch (setting_.type) {
+    case collective::DataType::kFloat16:
+      base::store_le(to, collective::float_to_float16(value));
+      break;
+    case collective::DataType::kBfloat16:
+      base::store_le(to, collective::float_to_bfloat16(value));
+      break;
+    default:
+      base::store_le(to, value);
+      break;
+  }
+}
 
 CollectiveStackConfig AllReduces::config_of(std::uint16_t rank) const {
   CollectiveStackConfig config;
@@ -99,6 +121,9 @@ base::Status AllReduces::prepare() {
 void AllReduces::on_end(const base::Status& status, const collective::OperationReport& report) {
   ++ended_;
   result_.algorithm = report.algorithm;
+  result_.code.plain_bytes += report.code.plain_bytes;
+  result_.code.bytes += report.code.bytes;
+  result_.wire_bytes += report.wire_bytes_sent;
   if (!status.ok() && failure_.ok()) {
     failure_ = status;
   }
@@ -107,8 +132,10 @@ void AllReduces::on_end(const base::Status& status, const collective::OperationR
 base::Status AllReduces::run_one() {
   const base::Instant begun = network_.now();
   ended_ = 0;
+  result_.wire_bytes = 0;
   for (std::uint16_t rank = 0; rank < setting_.ranks; ++rank) {
     Operation operation;
+    operation.type = setting_.type;
     operation.count = setting_.values;
     operation.algorithm = setting_.algorithm;
     operation.tolerance = setting_.tolerance;
@@ -158,6 +185,9 @@ base::Result<AllReducesResult> run_all_reduces(const AllReducesSetting& setting)
   base::Result<scenario::Topology> topology = scenario::build_topology(setting.scenario);
   if (!topology.ok()) {
     return topology.status();
+  }
+  if (setting.tolerance && setting.type != collective::DataType::kFloat32) {
+    return base::invalid_argument("tolerant all-reduces are simulated with float32 alone");
   }
   if (setting.ranks < 2 || setting.ranks > topology->hosts()) {
     return base::invalid_argument(fmt::format("{} ranks do not fit {} hosts; use 2 to {}",

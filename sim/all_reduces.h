@@ -9,11 +9,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "base/units.h"
 #include "collective/operation.h"
+#include "collective/report.h"
 #include "sim/scenario/scenario.h"
 
 namespace spillway::sim {
@@ -21,7 +23,11 @@ namespace spillway::sim {
 struct AllReducesSetting {
   scenario::Scenario scenario{};  // links, switches, tenants and faults; its jobs are not used
   std::uint16_t ranks = 0;        // on the first hosts
-  std::size_t values = 0;         // floats, a multiple of the number of ranks or not
+  std::size_t values = 0;         // a multiple of the number of ranks or not
+  // float32, float16 or bfloat16; tolerant ones are of float32.
+  collective::DataType type = collective::DataType::kFloat32;
+  // The values, again and again, from another one on at each rank. Empty: Gaussian ones.
+  std::span<const float> gradient{};
   collective::Algorithm algorithm = collective::Algorithm::kAutomatic;
   std::optional<collective::Tolerance> tolerance{};
   unsigned count = 1;  // all-reduces
@@ -30,6 +36,8 @@ struct AllReducesSetting {
 struct AllReducesResult {
   std::vector<base::Duration> times;  // from the call at all ranks to the end at the last
   collective::Algorithm algorithm = collective::Algorithm::kAutomatic;  // of the last one
+  collective::CodeDelivery code{};                                      // of all, at all ranks
+  std::uint64_t wire_bytes = 0;    // of the last one, at all ranks: UDP payload
   std::uint64_t data_packets = 0;  // sent by all ranks, repeated ones included
   std::uint64_t repeated_packets = 0;
   std::uint64_t control_packets = 0;
