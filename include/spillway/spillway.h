@@ -213,7 +213,7 @@ typedef enum spillway_algorithm {
                                  * and blocks, which use it by default */
 } spillway_algorithm;
 
-/* How the values of a tolerant all-reduce travel. Ranks and switches add levels and blocks without
+/* How the values of a tolerant operation travel. Ranks and switches add levels and blocks without
  * decoding them; results are bit-identical with and without switches that add. docs/algorithms.md
  * and spillway_capabilities() say which codec goes with what. */
 typedef enum spillway_codec {
@@ -231,10 +231,10 @@ typedef enum spillway_codec {
 } spillway_codec;
 
 /* The capabilities of each codec, exact operations included: a JSON array of one object per codec,
- * with its name ("codec"), the "algorithms", element "types" and "reductions" it takes, the types
- * it takes on a GPU ("device_types"), its "bits" per value (empty: ignored), the most "ranks" and
- * "values" (0: no limit of its own), and whether it takes "servers", "encryption", "losses" and
- * "least_contributors". Valid as long as the library is loaded. */
+ * with its name ("codec"), the "operations", "algorithms", element "types" and "reductions" it
+ * takes, the types it takes on a GPU ("device_types"), its "bits" per value (empty: ignored), the
+ * most "ranks" and "values" (0: no limit of its own), and whether it takes "servers", "encryption",
+ * "losses" and "least_contributors". Valid as long as the library is loaded. */
 SPILLWAY_API const char* spillway_capabilities(void);
 
 /* Where an operation's buffers are. */
@@ -262,17 +262,19 @@ typedef struct spillway_operation_options {
   uint32_t priority;  /* 0..7, 7 goes first; 3 */
   uint32_t algorithm; /* spillway_algorithm; automatic */
 
-  /* Loss bounds, for all-reduces of floating-point numbers with sum or average. The fields below
-   * are ignored unless `tolerant` is 1. */
+  /* Codecs and loss bounds, for all-reduces of floating-point numbers with sum or average and, with
+   * the codecs that spillway_capabilities() lists for them, their halves: reduce-scatters and
+   * all-gathers. The fields below are ignored unless `tolerant` is 1. */
   uint32_t tolerant;          /* 0: exact */
   uint32_t precision;         /* bits per value sent to the shard owners, 1 to 32; 16 */
-  uint32_t gather_precision;  /* bits per value of the sums sent back; 16 */
+  uint32_t gather_precision;  /* bits per value of the sums sent back, and of an all-gather; 16 */
   uint32_t loss_bound_ppm;    /* share of a contribution's packets that may stay missing; 10000 */
   uint32_t min_planes;        /* bits per value a trimmed packet must keep to count; 1 */
   uint32_t codec;             /* spillway_codec; planes */
   uint64_t feedback_tensor;   /* a tensor's name across steps: whatever part of this rank's values
                                * the sum lacks is added in the next step; 0: it is lost. All ranks
-                               * name it or none */
+                               * name it or none, and an operation of another kind or size begins
+                               * anew */
   double least_contributors;  /* above 0: late ranks are not waited for once this share of the
                                * ranks has contributed; 0 */
   spillway_callback callback; /* NULL */
@@ -327,13 +329,16 @@ SPILLWAY_API spillway_status spillway_all_reduce(spillway_comm* comm, const void
                                                  spillway_data_type type, spillway_reduction op,
                                                  const spillway_operation_options* options,
                                                  spillway_request** request);
-/* count elements out; world times as many in. */
+/* count elements out; world times as many in. A tolerant one is the first half of a tolerant
+ * all-reduce: rank r owns part r, and its sum is not coded again. */
 SPILLWAY_API spillway_status spillway_reduce_scatter(spillway_comm* comm, const void* send,
                                                      void* receive, size_t count,
                                                      spillway_data_type type, spillway_reduction op,
                                                      const spillway_operation_options* options,
                                                      spillway_request** request);
-/* count elements in; world times as many out. */
+/* count elements in; world times as many out. A tolerant one is the second half of a tolerant
+ * all-reduce: all ranks, the sender included, get the same bytes of every part, with
+ * gather_precision bits per value. Nothing is lost, whatever the loss bound. */
 SPILLWAY_API spillway_status spillway_all_gather(spillway_comm* comm, const void* send,
                                                  void* receive, size_t count,
                                                  spillway_data_type type,
@@ -455,9 +460,10 @@ typedef struct spillway_peer_report {
   uint32_t reserved;
 } spillway_peer_report;
 
-/* The contributors to one shard of a tolerant all-reduce. With least_contributors or
- * feedback_tensor all ranks know them. Otherwise ranks are left out only through losses within the
- * bound, and only the shard's owner knows. */
+/* The contributors to one shard of a tolerant all-reduce or, in a reduce-scatter, to this rank's
+ * part of all ranks' elements. With least_contributors or feedback_tensor all ranks know them.
+ * Otherwise ranks are left out only through losses within the bound, and only the shard's owner
+ * knows. */
 typedef struct spillway_shard_report {
   size_t size;           /* set to sizeof before the call */
   uint64_t first;        /* element */

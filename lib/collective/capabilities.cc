@@ -22,6 +22,12 @@ constexpr CapabilitySet<unsigned> precisions_between(unsigned least, unsigned mo
   return set;
 }
 
+constexpr CapabilitySet<Kind> kAllKinds{Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather,
+                                        Kind::kBroadcast, Kind::kReduce,        Kind::kGather,
+                                        Kind::kScatter,   Kind::kAllToAll,      Kind::kBarrier,
+                                        Kind::kSend,      Kind::kReceive};
+constexpr CapabilitySet<Kind> kAllReduceAlone{Kind::kAllReduce};
+constexpr CapabilitySet<Kind> kHalvesToo{Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather};
 constexpr CapabilitySet<Algorithm> kExactAlgorithms{
     Algorithm::kAutomatic, Algorithm::kDirect,  Algorithm::kRing,
     Algorithm::kTree,      Algorithm::kServers, Algorithm::kHierarchical};
@@ -45,7 +51,7 @@ constexpr CapabilitySet<ReduceOp> kSums{ReduceOp::kSum, ReduceOp::kAverage};
 
 constexpr std::array<Capabilities, kCapabilityRows> kTable{{
     {.codec = "planes",
-     .all_kinds = false,
+     .kinds = kHalvesToo,
      .algorithms = kDirectAlone,
      .types = kFloats,
      .reductions = kSums,
@@ -60,7 +66,7 @@ constexpr std::array<Capabilities, kCapabilityRows> kTable{{
      .error_feedback = true,
      .packet_bytes = 0},
     {.codec = "levels",
-     .all_kinds = false,
+     .kinds = kAllReduceAlone,
      .algorithms = kDirectOrSwitch,
      .types = kFloats,
      .reductions = kSums,
@@ -75,7 +81,7 @@ constexpr std::array<Capabilities, kCapabilityRows> kTable{{
      .error_feedback = true,
      .packet_bytes = SPILLWAY_SUM_PACKET},
     {.codec = "blocks",
-     .all_kinds = false,
+     .kinds = kAllReduceAlone,
      .algorithms = kDirectOrSwitch,
      .types = kFloats,
      .reductions = kSums,
@@ -90,7 +96,7 @@ constexpr std::array<Capabilities, kCapabilityRows> kTable{{
      .error_feedback = true,
      .packet_bytes = SPILLWAY_SUM_PACKET},
     {.codec = "entropy",
-     .all_kinds = false,
+     .kinds = kAllReduceAlone,
      .algorithms = kDirectOrRing,
      .types = kFloats,
      .reductions = kSums,
@@ -105,7 +111,7 @@ constexpr std::array<Capabilities, kCapabilityRows> kTable{{
      .error_feedback = true,
      .packet_bytes = 0},
     {.codec = "sketch",
-     .all_kinds = false,
+     .kinds = kAllReduceAlone,
      .algorithms = kDirectOrRing,
      .types = kFloats,
      .reductions = kSums,
@@ -120,7 +126,7 @@ constexpr std::array<Capabilities, kCapabilityRows> kTable{{
      .error_feedback = true,
      .packet_bytes = 0},
     {.codec = "exact",
-     .all_kinds = true,
+     .kinds = kAllKinds,
      .algorithms = kExactAlgorithms,
      .types = kAllTypes,
      .reductions = kAllReductions,
@@ -155,6 +161,16 @@ std::vector<std::string> names_of(const CapabilitySet<Algorithm>& set) {
     if (const auto one = static_cast<Algorithm>(i);
         set.has(one) && one != Algorithm::kAutomatic && one != Algorithm::kServers) {
       names.emplace_back(algorithm_name(one));
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> names_of(const CapabilitySet<Kind>& set) {
+  std::vector<std::string> names;
+  for (unsigned i = 0; i < kKinds; ++i) {
+    if (const auto one = static_cast<Kind>(i); set.has(one)) {
+      names.emplace_back(kind_name(one));
     }
   }
   return names;
@@ -218,14 +234,15 @@ std::string codecs_with(Has&& has) {
 // ------------------------------------------------------------------ checks
 
 base::Status check_elements(const Capabilities& row, const Operation& operation) {
-  if (row.all_kinds || (operation.kind == Kind::kAllReduce && row.types.has(operation.type) &&
-                        row.reductions.has(operation.op))) {
+  if (!operation.tolerance ||
+      (row.kinds.has(operation.kind) && row.types.has(operation.type) &&
+       (!is_reduction(operation.kind) || row.reductions.has(operation.op)))) {
     return {};
   }
   return base::invalid_argument(fmt::format(
-      "the codec {} is for an all_reduce of floating-point numbers with sum or average, not for "
-      "{}; leave the tolerance away",
-      row.codec, describe(operation)));
+      "the codec {} is for {} of floating-point numbers with sum or average, not for {}; leave the "
+      "tolerance away",
+      row.codec, enumerated(names_of(row.kinds), "or"), describe(operation)));
 }
 
 base::Status check_algorithm(const Capabilities& row, const Operation& operation) {
@@ -254,7 +271,8 @@ base::Status check_precision(const Capabilities& row, const Tolerance& tolerance
                                             words_of(row.precisions)));
 }
 
-base::Status check_losses(const Capabilities& row, const Tolerance& tolerance) {
+base::Status check_losses(const Capabilities& row, const Operation& operation) {
+  const Tolerance& tolerance = *operation.tolerance;
   if (!row.losses && tolerance.loss_bound_ppm > 0) {
     return base::invalid_argument(fmt::format(
         "with the codec {} all packets arrive whole: set the loss bound to 0, or use {}", row.codec,
@@ -265,10 +283,16 @@ base::Status check_losses(const Capabilities& row, const Tolerance& tolerance) {
         "the codec {} waits for all ranks: leave least_contributors away, or use {}", row.codec,
         codecs_with([](const Capabilities& one) { return one.least_contributors; })));
   }
+  if (tolerance.least_contributors > 0.0 && operation.kind != Kind::kAllReduce) {
+    return base::invalid_argument(
+        fmt::format("only an all_reduce goes on without late ranks, not {}: leave "
+                    "least_contributors away",
+                    describe(operation)));
+  }
   return {};
 }
 
-base::Status check_group(const Capabilities& row, const Group& group) {
+base::Status check_group(const Capabilities& row, const Operation& operation, const Group& group) {
   if (group.world > row.ranks) {
     return base::invalid_argument(
         fmt::format("the codec {} is for groups of at most {} ranks, and this group has {}; use {}",
@@ -282,6 +306,12 @@ base::Status check_group(const Capabilities& row, const Group& group) {
                     codecs_with([&](const Capabilities& one) {
                       return one.servers && one.ranks >= group.world;
                     })));
+  }
+  if (operation.tolerance && group.servers > 0 && operation.kind != Kind::kAllReduce) {
+    return base::invalid_argument(
+        fmt::format("in a group with parameter servers only an all_reduce has a codec, not {}: "
+                    "leave the tolerance away",
+                    describe(operation)));
   }
   return {};
 }
@@ -332,6 +362,10 @@ std::string words_of_types(const CapabilitySet<DataType>& set) {
                                     : enumerated(names_of(set), "and");
 }
 
+std::string words_of_kinds(const CapabilitySet<Kind>& set) {
+  return set.bits == kAllKinds.bits ? "all" : enumerated(names_of(set), "and");
+}
+
 std::string json_list(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) {
@@ -368,7 +402,7 @@ base::Status check_capabilities(const Operation& operation, const Group& group,
     if (base::Status status = check_precision(row, *operation.tolerance); !status.ok()) {
       return status;
     }
-    if (base::Status status = check_losses(row, *operation.tolerance); !status.ok()) {
+    if (base::Status status = check_losses(row, operation); !status.ok()) {
       return status;
     }
     if (row.values > 0 && operation.count > row.values) {
@@ -377,7 +411,7 @@ base::Status check_capabilities(const Operation& operation, const Group& group,
                       row.values, operation.count));
     }
   }
-  if (base::Status status = check_group(row, group); !status.ok()) {
+  if (base::Status status = check_group(row, operation, group); !status.ok()) {
     return status;
   }
   if (base::Status status = check_packets(row, packets); !status.ok()) {
@@ -393,7 +427,7 @@ std::string capabilities_markdown() {
       "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const Capabilities& row : kTable) {
     text += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
-                        row.codec, row.all_kinds ? "all" : "all-reduce",
+                        row.codec, words_of_kinds(row.kinds),
                         enumerated(names_of(row.algorithms), "or"), words_of_types(row.types),
                         row.reductions.bits == kAllReductions.bits
                             ? "all"
@@ -411,15 +445,15 @@ std::string capabilities_json() {
   std::string text;
   for (const Capabilities& row : kTable) {
     text += fmt::format(
-        "{}{{\"codec\": \"{}\", \"all_kinds\": {}, \"algorithms\": {}, \"types\": {}, "
+        "{}{{\"codec\": \"{}\", \"operations\": {}, \"algorithms\": {}, \"types\": {}, "
         "\"reductions\": {}, \"device_types\": {}, \"bits\": [{}], \"ranks\": {}, \"values\": {}, "
         "\"servers\": {}, \"encryption\": {}, \"losses\": {}, \"least_contributors\": {}, "
         "\"error_feedback\": {}, \"packet_bytes\": {}}}",
-        text.empty() ? "" : ",\n ", row.codec, row.all_kinds, json_list(names_of(row.algorithms)),
-        json_list(names_of(row.types)), json_list(names_of(row.reductions)),
-        json_list(names_of(row.device_types)), fmt::join(members_of(row.precisions), ", "),
-        row.ranks, row.values, row.servers, row.encryption, row.losses, row.least_contributors,
-        row.error_feedback, row.packet_bytes);
+        text.empty() ? "" : ",\n ", row.codec, json_list(names_of(row.kinds)),
+        json_list(names_of(row.algorithms)), json_list(names_of(row.types)),
+        json_list(names_of(row.reductions)), json_list(names_of(row.device_types)),
+        fmt::join(members_of(row.precisions), ", "), row.ranks, row.values, row.servers,
+        row.encryption, row.losses, row.least_contributors, row.error_feedback, row.packet_bytes);
   }
   return "[" + text + "]\n";
 }

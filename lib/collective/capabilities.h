@@ -41,7 +41,7 @@ struct CapabilitySet {
 
 struct Capabilities {
   const char* codec;  // "planes", ..., "exact"
-  bool all_kinds;     // false: all_reduce alone
+  CapabilitySet<Kind> kinds;
   CapabilitySet<Algorithm> algorithms;
   CapabilitySet<DataType> types;
   CapabilitySet<ReduceOp> reductions;  // has_reduction() says which types have them

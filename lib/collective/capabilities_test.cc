@@ -39,9 +39,26 @@ TEST(Capabilities, RowsHaveTheOrderOfTheCodecs) {
 TEST(Capabilities, EveryRefusalNamesARemedy) {
   Operation operation = reduced_with(Codec::kPlanes);
   operation.type = DataType::kInt32;
+  EXPECT_EQ(
+      refusal(operation),
+      "the codec planes is for all_reduce, reduce_scatter or all_gather of floating-point "
+      "numbers with sum or average, not for all_reduce of 10 int32 (sum); leave the tolerance "
+      "away");
+  operation = reduced_with(Codec::kLevels);
+  operation.kind = Kind::kReduceScatter;
   EXPECT_EQ(refusal(operation),
-            "the codec planes is for an all_reduce of floating-point numbers with sum or average, "
-            "not for all_reduce of 10 int32 (sum); leave the tolerance away");
+            "the codec levels is for all_reduce of floating-point numbers with sum or average, not "
+            "for reduce_scatter of 10 float32 (sum); leave the tolerance away");
+  operation = reduced_with(Codec::kPlanes);
+  operation.kind = Kind::kReduceScatter;
+  operation.op = ReduceOp::kMax;
+  EXPECT_NE(refusal(operation).find("with sum or average"), std::string::npos);
+  operation.op = ReduceOp::kAverage;
+  EXPECT_EQ(refusal(operation), "");
+  operation.tolerance->least_contributors = 0.5;
+  EXPECT_EQ(refusal(operation),
+            "only an all_reduce goes on without late ranks, not reduce_scatter of 10 float32 "
+            "(average): leave least_contributors away");
   operation = reduced_with(Codec::kPlanes);
   operation.algorithm = Algorithm::kRing;
   EXPECT_EQ(refusal(operation),
@@ -78,6 +95,12 @@ TEST(Capabilities, GroupsLimitCodecs) {
   EXPECT_EQ(refusal(reduced_with(Codec::kEntropy), {.rank = 0, .world = 3, .servers = 1}),
             "the codec entropy does not go through parameter servers; use planes, levels or "
             "blocks");
+  Operation gather = reduced_with(Codec::kPlanes);
+  gather.kind = Kind::kAllGather;
+  EXPECT_EQ(refusal(gather), "");
+  EXPECT_EQ(refusal(gather, {.rank = 0, .world = 3, .servers = 1}),
+            "in a group with parameter servers only an all_reduce has a codec, not all_gather of "
+            "10 float32: leave the tolerance away");
 }
 
 TEST(Capabilities, EncryptedAndSmallPacketsCarryNoSums) {

@@ -55,10 +55,6 @@ constexpr unsigned kOpShift = 48;
 constexpr unsigned kTagShift = kOpShift - kTagBits;
 constexpr std::uint64_t kSignatureKey = 0x5349474E41545552ULL;
 
-bool reduces(Kind kind) {
-  return kind == Kind::kAllReduce || kind == Kind::kReduceScatter || kind == Kind::kReduce;
-}
-
 bool has_root(Kind kind) {
   return kind == Kind::kBroadcast || kind == Kind::kReduce || kind == Kind::kGather ||
          kind == Kind::kScatter;
@@ -132,7 +128,7 @@ base::Status validate_ranks(const Operation& operation, const Group& group) {
 }
 
 base::Status validate_reduction(const Operation& operation) {
-  if (!reduces(operation.kind) || has_reduction(operation.type, operation.op)) {
+  if (!is_reduction(operation.kind) || has_reduction(operation.type, operation.op)) {
     return {};
   }
   return base::invalid_argument(fmt::format(
@@ -222,6 +218,10 @@ bool is_point_to_point(Kind kind) {
   return kind == Kind::kSend || kind == Kind::kReceive;
 }
 
+bool is_reduction(Kind kind) {
+  return kind == Kind::kAllReduce || kind == Kind::kReduceScatter || kind == Kind::kReduce;
+}
+
 std::size_t input_bytes(const Operation& operation, const Group& group) {
   if (group.is_server()) {
     return 0;
@@ -300,7 +300,7 @@ base::Status validate(const Operation& operation, const Group& group, const Grou
 std::uint64_t signature(const Operation& operation) {
   const Kind kind = operation.kind == Kind::kReceive ? Kind::kSend : operation.kind;
   const auto type = has_elements(kind) ? static_cast<std::uint64_t>(operation.type) : 0U;
-  const auto op = reduces(kind) ? static_cast<std::uint64_t>(operation.op) : 0U;
+  const auto op = is_reduction(kind) ? static_cast<std::uint64_t>(operation.op) : 0U;
   const std::uint32_t root = has_root(kind) ? operation.root : 0U;
   const base::RandomBlock hash = base::random_block(
       kSignatureKey, {static_cast<std::uint32_t>(operation.count),
@@ -330,7 +330,7 @@ std::string describe_signature(std::uint64_t signature) {
     return name;
   }
   const std::string what = name + " of " + data_type_name(static_cast<DataType>(type));
-  return reduces(static_cast<Kind>(kind))
+  return is_reduction(static_cast<Kind>(kind))
              ? what + " (" + reduce_op_name(static_cast<ReduceOp>(op)) + ")"
              : what;
 }
@@ -340,7 +340,7 @@ std::string describe(const Operation& operation) {
   if (has_elements(operation.kind)) {
     text += fmt::format(" of {} {}", operation.count, data_type_name(operation.type));
   }
-  if (reduces(operation.kind)) {
+  if (is_reduction(operation.kind)) {
     text += fmt::format(" ({})", reduce_op_name(operation.op));
   }
   if (has_root(operation.kind)) {

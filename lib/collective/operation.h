@@ -103,13 +103,18 @@ inline constexpr unsigned kLeastEntropyPrecision = 2;
 inline constexpr unsigned kMostEntropyPrecision = 16;
 inline constexpr std::uint16_t kMostEntropyRanks = 256;
 
-// How much of an all-reduce may be lost, and what the caller gets for it. Values are sent as bit
+// How much of an all-reduce or of one of its halves may be lost, and what the caller gets for it.
+// Values are sent as bit
 // planes of rotated rows, so what a switch cuts off or drops costs a little everywhere instead of
 // everything somewhere. Sums are corrected for what did not come, so that they are right on
 // average.
 //
 // The sums themselves come back reliably, with the same planes for all ranks: all end with the same
 // bytes.
+//
+// A reduce-scatter is the first half: rank r owns part r, and keeps its sum as it was added up. An
+// all-gather is the second half: every rank codes its part once, with gather_precision, and all
+// ranks, the sender included, decode the same bytes. It loses nothing, whatever the loss bound.
 struct Tolerance {
   Codec codec = Codec::kPlanes;
   // Bits per value towards the owners: 1 to 32 with planes; 2, 3, 4 or 8 with levels; 2 to 16 with
@@ -119,7 +124,8 @@ struct Tolerance {
   std::uint32_t loss_bound_ppm = 10'000;  // packets of a contribution that may stay missing
   std::uint8_t min_planes = 1;            // that a trimmed packet needs to count as delivered
   // Names the tensor across operations for error feedback: what the sum lacks of this rank's part
-  // is added to its next part. 0: it is lost. Either all ranks name a tensor, or none.
+  // is added to its next part; in an all-gather, what coding took away. 0: it is lost. Either all
+  // ranks name a tensor, or none.
   std::uint64_t feedback_tensor = 0;
   // Above 0: late ranks are not waited for longer than usual, as long as this share of the
   // contributions to each shard is there.
@@ -199,7 +205,8 @@ struct Operation {
   std::uint16_t root = 0;  // of broadcast, reduce, gather, scatter; the other end of send, receive
   std::uint32_t tag = 0;   // for send and receive, which match by it; up to kMaxTag
   Algorithm algorithm = Algorithm::kAutomatic;
-  // Loss bound, for all-reduces of floating-point numbers, sum or average. Unset: lossless.
+  // Codec and loss bound, for floating-point numbers in the operations of capabilities.h. Unset:
+  // lossless.
   std::optional<Tolerance> tolerance{};
   std::uint8_t priority = 3;  // 0 to 7; 7 goes first
   // How strongly its sums claim slots in switches, against other jobs as well: a higher urgency
@@ -222,6 +229,8 @@ inline bool uses_servers(const Operation& operation, const Group& group) {
 }
 
 bool is_point_to_point(Kind kind);
+// True if ranks' elements are combined by a ReduceOp.
+bool is_reduction(Kind kind);
 // Bytes that the operation reads from `input` and writes to `output` at this rank; a server has
 // neither.
 std::size_t input_bytes(const Operation& operation, const Group& group);

@@ -42,7 +42,8 @@ std::uint16_t owners_of(const Group& group) {
 }
 
 std::size_t longest_of(const Operation& operation, const Group& group) {
-  return shard_of(operation.count, owners_of(group), 0).count;
+  return operation.kind == Kind::kAllReduce ? shard_of(operation.count, owners_of(group), 0).count
+                                            : operation.count;
 }
 
 // Windows that fit the limits, the same at every rank of the group.
@@ -226,7 +227,8 @@ base::Result<std::unique_ptr<OperationRun>> RunFactory::make_tolerant(const Oper
     return layout.status();
   }
   const Tolerance& tolerance = *operation.tolerance;
-  const std::uint64_t alike = std::uint64_t{operation.count} << 16 |
+  const std::uint64_t alike = std::uint64_t{operation.count} << 20 |
+                              static_cast<std::uint64_t>(operation.kind) << 16 |
                               std::uint64_t{tolerance.precision} << 8 | tolerance.gather_precision;
   return std::unique_ptr<OperationRun>(
       std::make_unique<TolerantRun>(operation, key, std::move(layout).value(), tolerant_window(),
@@ -256,15 +258,16 @@ base::Result<std::span<float>> RunFactory::residual_of(const Operation& operatio
   }
   Residual& residual = residuals_[tensor];
   const bool is_on_device = operation.device != nullptr;
-  if (residual.count != operation.count || residual.is_on_device != is_on_device) {
+  const std::size_t count = input_bytes(operation, config_.group) / element_size(operation.type);
+  if (residual.count != count || residual.is_on_device != is_on_device) {
     residual = {};
     base::Result<std::shared_ptr<float[]>> made =
-        is_on_device ? operation.device->make_residual(operation.count)
-                     : std::shared_ptr<float[]>(new float[operation.count]());
+        is_on_device ? operation.device->make_residual(count)
+                     : std::shared_ptr<float[]>(new float[count]());
     if (!made.ok()) {
       return made.status();
     }
-    residual = {std::move(made).value(), operation.count, is_on_device};
+    residual = {std::move(made).value(), count, is_on_device};
   }
   return std::span<float>(residual.values.get(), residual.count);
 }

@@ -360,7 +360,8 @@ using collective::Operation;
 using collective::Tolerance;
 
 bool can_be_added(const Operation& operation, const collective::Group& group) {
-  return operation.tolerance && !collective::uses_entropy(operation.tolerance->codec) &&
+  return operation.tolerance && operation.kind == collective::Kind::kAllReduce &&
+         !collective::uses_entropy(operation.tolerance->codec) &&
          group.world <= collective::capabilities_of(Codec::kLevels).ranks;
 }
 
@@ -395,7 +396,8 @@ Operation with_algorithm(const Operation& asked, Algorithm algorithm,
       operation.tolerance = with_codec_for_switches(*asked.tolerance);
     }
   } else if (!asked.tolerance ||
-             (collective::uses_entropy(asked.tolerance->codec) && algorithm == Algorithm::kRing)) {
+             (asked.kind == collective::Kind::kAllReduce &&
+              collective::uses_entropy(asked.tolerance->codec) && algorithm == Algorithm::kRing)) {
     operation.algorithm = algorithm;
   }
   return operation;

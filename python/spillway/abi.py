@@ -295,7 +295,7 @@ class Library:
     @functools.cached_property
     def capabilities(self) -> Dict[str, Dict[str, Any]]:
         """By codec, "exact" included: the library's table of what goes with it (docs/algorithms.md). Keys of a row:
-        all_kinds, algorithms, types, reductions, device_types, bits, ranks, values, servers, encryption, losses,
+        operations, algorithms, types, reductions, device_types, bits, ranks, values, servers, encryption, losses,
         least_contributors, error_feedback, packet_bytes."""
         return {row["codec"]: row for row in json.loads(self.lib.spillway_capabilities())}
 

@@ -41,19 +41,6 @@ SimulatedGroupOptions tiny_tables(std::uint16_t ranks, std::uint64_t seed) {
   return options;
 }
 
-void lose_everywhere(SimulatedGroup& group, std::uint16_t ranks, double share) {
-  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
-    for (const std::string& link :
-         {"host" + std::to_string(rank) + "->switch0", "switch0->host" + std::to_string(rank)}) {
-      scenario::Fault fault;
-      fault.kind = scenario::FaultKind::kLoss;
-      fault.link = link;
-      fault.share = share;
-      ASSERT_TRUE(group.network().add_fault(fault).ok()) << link;
-    }
-  }
-}
-
 // Every rank has the same numbers, times its rank plus one.
 struct TableTensors {
   TableTensors(const Operation& operation, std::uint16_t ranks) : input(ranks), output(ranks) {

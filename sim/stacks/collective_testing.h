@@ -274,6 +274,19 @@ inline std::string down_link(std::uint16_t rank) {
   return "switch0->host" + std::to_string(rank);
 }
 
+inline void lose_everywhere(SimulatedGroup& group, std::uint16_t ranks, double share) {
+  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+    for (const std::string& link :
+         {"host" + std::to_string(rank) + "->switch0", "switch0->host" + std::to_string(rank)}) {
+      scenario::Fault fault;
+      fault.kind = scenario::FaultKind::kLoss;
+      fault.link = link;
+      fault.share = share;
+      ASSERT_TRUE(group.network().add_fault(fault).ok()) << link;
+    }
+  }
+}
+
 inline void run_once(SimulatedGroup& group, Gradients& gradients,
                      const collective::Operation& operation, std::uint16_t ranks,
                      std::size_t ended_before = 0) {

@@ -11,7 +11,8 @@ namespace spillway::collective {
 namespace {
 
 std::span<float> residual_of(const PieceContext& context, const PieceState& piece) {
-  return context.residual.subspan(piece.place.extent.first, piece.place.extent.count);
+  const Extent extent = context.in_input(piece.place.extent);
+  return context.residual.subspan(extent.first, extent.count);
 }
 
 void clear_unless_finite(std::span<float> residual) {
@@ -24,7 +25,7 @@ void clear_unless_finite(std::span<float> residual) {
 }  // namespace
 
 std::vector<float> own_plus_residual(const PieceContext& context, const PieceState& piece) {
-  const OwnValues own(context.operation, piece.place.extent);
+  const OwnValues own(context.operation, context.in_input(piece.place.extent));
   std::vector<float> values(own.view().begin(), own.view().end());
   if (context.has_residual()) {
     add_values(residual_of(context, piece), values);

@@ -112,7 +112,8 @@ bool has_receipts(const Operation& operation, const Group& group) {
   const Tolerance& tolerance = *operation.tolerance;
   // A server has no part of its own, so a row of which nothing came has no sum.
   const bool may_lack_rows = group.servers > 0 && tolerance.loss_bound_ppm > 0;
-  return tolerance.least_contributors > 0.0 || tolerance.feedback_tensor != 0 || may_lack_rows;
+  return operation.kind != Kind::kAllGather &&
+         (tolerance.least_contributors > 0.0 || tolerance.feedback_tensor != 0 || may_lack_rows);
 }
 
 bool Receipt::uses_nothing() const {

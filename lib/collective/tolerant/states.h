@@ -8,14 +8,16 @@
 //   kWaiting ──► kEncoding ──► kSent
 //       │            └───────► kSkipped      its shard was dropped meanwhile: nobody needs it
 //       └────────────────────► kSkipped      it was held back, and the others decided without it
-//   kNone                                   there is none: this rank owns the piece, or is a server
+//   kNone                                   there is none: this rank owns the piece or is a server,
+//                                           or the operation is an all-gather
 //
 // A piece's sum, which every rank ends with:
 //
 //   kCollecting ──► kAddingUp ──────────────► kHeld      at its owner
 //   kAwaited ──► kReceived ──► kDecoding ───► kHeld      at all others
 //   all of these, kHeld included ───────────► kDropped   its shard does not count: it is zero
-//   kElsewhere                                           at servers that do not own it
+//   kElsewhere                                           at servers and, in a reduce-scatter, ranks
+//                                                        that do not own it
 //
 // Between kReceived and kDecoding the caller's input has to be read: it may lie where the output
 // goes.

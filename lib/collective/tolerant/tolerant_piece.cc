@@ -13,9 +13,10 @@ namespace {
 
 void store(const PieceContext& context, const Extent& extent, std::span<const float> values) {
   const DataType type = context.operation.type;
+  const std::size_t first = context.in_output(extent).first;
   convert_from_float(
       type, values.data(), extent.count,
-      static_cast<std::uint8_t*>(context.operation.output) + extent.first * element_size(type));
+      static_cast<std::uint8_t*>(context.operation.output) + first * element_size(type));
 }
 
 void scale(std::span<float> values, float factor) {
@@ -231,11 +232,13 @@ base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, co
   layout.gather_encoding = {.precision = tolerance.gather_precision};
   const std::size_t most = std::max<std::size_t>(1, piece_bytes / sizeof(float));
   const std::uint16_t owners = group.servers > 0 ? group.servers : group.world;
+  const bool has_free_owners = operation.kind == Kind::kAllReduce;
+  const std::size_t count = operation.count * (has_free_owners ? 1U : owners);
   std::size_t first = 0;
   for (std::uint16_t shard = 0; shard < owners; ++shard) {
-    const std::size_t whose = (shard + sequence) % owners;
+    const std::size_t whose = has_free_owners ? (shard + sequence) % owners : shard;
     const std::size_t whose_share = shares.are_equal() ? shard : whose;
-    const Extent extent{first, shard_of(operation.count, owners, whose_share, shares).count};
+    const Extent extent{first, shard_of(count, owners, whose_share, shares).count};
     const auto owner = static_cast<std::uint16_t>(group.world - owners + whose);
     first += extent.count;
     for (std::size_t k = 0; k < piece_count(extent.count, most); ++k) {
@@ -271,7 +274,7 @@ base::Status encode_contribution(const PieceContext& context, const wire::Messag
       return status;
     }
   } else if (!context.has_residual()) {
-    const OwnValues own(context.operation, piece.place.extent);
+    const OwnValues own(context.operation, context.in_input(piece.place.extent));
     piece.contribution->encode(own.view(), context.config.job, message);
   } else {
     const std::vector<float> values = own_plus_residual(context, piece);
@@ -296,11 +299,31 @@ base::Status add_up_contributions(const PieceContext& context, const wire::Messa
     write_receipts(context, rows, piece);
   }
   drop_contributions(piece);
+  if (context.operation.kind == Kind::kReduceScatter) {
+    store(context, piece.place.extent, sums);
+    return {};
+  }
   piece.result->encode(sums, context.config.job, message);
   if (has_part) {
     piece.result->decode(sums, context.config.job, message);
     store(context, piece.place.extent, sums);
   }
+  return {};
+}
+
+base::Status encode_own_part(const PieceContext& context, const wire::MessageId& message,
+                             PieceState& piece) {
+  std::vector<float> part = own_plus_residual(context, piece);
+  piece.result->encode(part, context.config.job, message);
+  std::vector<float> decoded(part.size());
+  piece.result->decode(decoded, context.config.job, message);
+  if (context.has_residual()) {
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      part[i] -= decoded[i];
+    }
+    keep(context, piece, part);
+  }
+  store(context, piece.place.extent, decoded);
   return {};
 }
 

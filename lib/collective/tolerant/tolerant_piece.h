@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a tolerant all-reduce divides its tensor, and the calculations for one piece.
+// How a tolerant all-reduce, or one of its halves, divides its tensor, and the calculations for one
+// piece.
 //
 // A shard per owner, pieces per shard, a message per piece. Owners are the group's parameter
 // servers or, without these, all ranks. The owner of a shard moves on by one with every operation,
-// so that a rank that is often late does not always cost the same coordinates. The layout is a pure
+// so that a rank that is often late does not always cost the same coordinates. In a reduce-scatter
+// and an all-gather the tensor is that of all ranks, and rank r owns part r. The layout is a pure
 // value; every rank computes the same.
 //
 // Seen from one rank, a piece is a contribution to encode, at its owner a sum to form, and
@@ -54,24 +56,27 @@ struct TolerantLayout {
 };
 
 struct PieceState {
-  PieceState(const TolerantPiece& piece, const Group& group)
+  PieceState(const TolerantPiece& piece, const Group& group, Kind kind = Kind::kAllReduce)
       : place(piece),
-        contribution_state(is_mine(group) || group.is_server() ? ContributionState::kNone
-                                                               : ContributionState::kWaiting),
-        sum_state(is_mine(group)      ? SumState::kCollecting
-                  : group.is_server() ? SumState::kElsewhere
-                                      : SumState::kAwaited),
+        contribution_state(is_mine(group) || group.is_server() || kind == Kind::kAllGather
+                               ? ContributionState::kNone
+                               : ContributionState::kWaiting),
+        sum_state(is_mine(group)                                      ? SumState::kCollecting
+                  : group.is_server() || kind == Kind::kReduceScatter ? SumState::kElsewhere
+                                                                      : SumState::kAwaited),
         receipt_state(ReceiptState::kNone) {}
 
   bool is_mine(const Group& group) const { return place.owner == group.rank; }
   bool is_held() const { return sum_state == SumState::kHeld; }
   bool is_dropped() const { return sum_state == SumState::kDropped; }
   // Nothing is left to do for it.
-  bool is_settled() const { return is_held() || is_dropped() || sum_state == SumState::kElsewhere; }
+  bool is_settled() const {
+    return is_held() || is_dropped() || (sum_state == SumState::kElsewhere && has_contributed());
+  }
   // The caller's input is not needed any more: it was sent, or never will be.
   bool has_contributed() const {
-    return contribution_state == ContributionState::kSent ||
-           contribution_state == ContributionState::kSkipped;
+    return contribution_state != ContributionState::kWaiting &&
+           contribution_state != ContributionState::kEncoding;
   }
 
   TolerantPiece place;
@@ -103,6 +108,17 @@ struct PieceContext {
   const RunConfig& config;
   std::span<float> residual;  // of the tensor, for error feedback; or empty
 
+  // Where an extent of the tensor is in this rank's input, which the residual is like, and in its
+  // output. A rank has only its own part of an all-gather's input and of a reduce-scatter's output.
+  Extent in_input(const Extent& extent) const {
+    return operation.kind == Kind::kAllGather ? in_own_part(extent) : extent;
+  }
+  Extent in_output(const Extent& extent) const {
+    return operation.kind == Kind::kReduceScatter ? in_own_part(extent) : extent;
+  }
+  Extent in_own_part(const Extent& extent) const {
+    return {extent.first - config.group.rank * operation.count, extent.count};
+  }
   // The extent's part of the residual, which may be in a device's memory; null without one.
   float* residual_at(const Extent& extent) const {
     return residual.empty() ? nullptr : residual.data() + extent.first;
@@ -127,9 +143,14 @@ base::Status encode_contribution(const PieceContext& context, const wire::Messag
 // encodes the sum and writes the receipts; the output becomes what all ranks will decode. If a
 // contribution was cut, or error feedback returns what does not count, a row counts only if enough
 // of it came (about half). With less, what is missing is a greater error than doing without the
-// rank. A server has no part of its own and no output.
+// rank. A server has no part of its own and no output. In a reduce-scatter the output is the sum
+// itself, and nothing is encoded.
 base::Status add_up_contributions(const PieceContext& context, const wire::MessageId& message,
                                   PieceState& piece);
+// In an all-gather: encodes this rank's own part, plus its residual with error feedback. The output
+// becomes what all ranks will decode, and the residual what that lacks.
+base::Status encode_own_part(const PieceContext& context, const wire::MessageId& message,
+                             PieceState& piece);
 // Decodes the sum that came into the output.
 base::Status decode_sum(const PieceContext& context, PieceState& piece);
 // Writes zeros to the output, which is not a device's.

@@ -26,7 +26,7 @@ TolerantRun::TolerantRun(const Operation& operation, std::uint64_t key, Tolerant
       piece_context_{this->operation(), config, residual} {
   const Group& group = config.group;
   for (const TolerantPiece& place : layout_.pieces) {
-    const PieceState& piece = pieces_.emplace_back(place, group);
+    const PieceState& piece = pieces_.emplace_back(place, group, operation.kind);
     collecting_.pieces += is_mine(piece) ? 1 : 0;
     settled_ += piece.is_settled() ? 1 : 0;
   }
@@ -47,9 +47,11 @@ base::Status TolerantRun::calculate(std::uint32_t index, Work work) {
   switch (work) {
     case Work::kEncode:
       return encode_contribution(piece_context_, contribution, piece);
-    case Work::kAddUp:
-      return add_up_contributions(piece_context_, message_id(wire::Phase::kGather, index, rank),
-                                  piece);
+    case Work::kAddUp: {
+      const wire::MessageId result = message_id(wire::Phase::kGather, index, rank);
+      return has_contributions() ? add_up_contributions(piece_context_, result, piece)
+                                 : encode_own_part(piece_context_, result, piece);
+    }
     case Work::kDecode:
       return decode_sum(piece_context_, piece);
     case Work::kSettle:
@@ -136,7 +138,16 @@ base::Status TolerantRun::expect_piece(std::uint32_t index, RunContext& context)
   if (piece.sum_state == SumState::kCollecting) {
     return expect_contributions(index, context);
   }
-  return piece.sum_state == SumState::kAwaited ? expect_sum(index, context) : base::Status();
+  if (piece.sum_state == SumState::kAwaited) {
+    if (base::Status status = expect_sum(index, context); !status.ok()) {
+      return status;
+    }
+  }
+  if (piece.contribution_state == ContributionState::kNone || piece.is_dropped()) {
+    return {};
+  }
+  piece.contribution = std::make_unique<PlaneSource>(layout_.reduce_plan(piece.place).value());
+  return expects_receipts() ? expect_receipt(index, context) : base::Status();
 }
 
 bool TolerantRun::has_ended(std::uint32_t index) const {
@@ -189,7 +200,7 @@ base::Status TolerantRun::expect_contributions(std::uint32_t index, RunContext& 
   piece.result = std::make_unique<PlaneSource>(layout_.gather_plan(piece.place).value());
   piece.contributions.resize(config_.group.workers());
   piece.was_cut.resize(config_.group.workers(), false);
-  for (std::uint16_t from = 0; from < config_.group.workers(); ++from) {
+  for (std::uint16_t from = 0; from < config_.group.workers() && has_contributions(); ++from) {
     if (from == config_.group.rank) {
       ++piece.on_time;
       continue;
@@ -219,12 +230,7 @@ base::Status TolerantRun::expect_sum(std::uint32_t index, RunContext& context) {
     return sink.status();
   }
   piece.sum = std::move(sink).value();
-  piece.contribution = std::make_unique<PlaneSource>(layout_.reduce_plan(piece.place).value());
-  if (base::Status status = expect_planes(id, gather, gather_loss(), *piece.sum, context);
-      !status.ok()) {
-    return status;
-  }
-  return expects_receipts() ? expect_receipt(index, context) : base::Status();
+  return expect_planes(id, gather, gather_loss(), *piece.sum, context);
 }
 
 base::Status TolerantRun::start(RunContext& context) {
@@ -296,6 +302,7 @@ void TolerantRun::encode(std::uint32_t index, RunContext& context) {
     pieces_[index].contribution_state.enter(ContributionState::kEncoding);
     submit(index, Work::kEncode, context);
   }
+  add_up_if_complete(index, context);  // in an all-gather: no contributions come
 }
 
 void TolerantRun::submit(std::uint32_t index, Work work, RunContext& context) {
@@ -346,6 +353,7 @@ base::Status TolerantRun::on_encoded(std::uint32_t index, RunContext& context) {
       !status.ok()) {
     return status;
   }
+  settled_ += piece.is_settled() ? 1 : 0;  // in a reduce-scatter: no sum comes
   decode_if_possible(index, context);
   settle_receipt_if_possible(index, context);
   return {};
@@ -382,7 +390,7 @@ base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
     return status;
   }
   const wire::MessageId id = message_id(wire::Phase::kGather, index, config_.group.rank);
-  for (unsigned distance = 1; distance < config_.group.world; ++distance) {
+  for (unsigned distance = 1; distance < config_.group.world && has_results(); ++distance) {
     const auto to =
         static_cast<std::uint16_t>((config_.group.rank + distance) % config_.group.world);
     if (to >= config_.group.workers()) {
@@ -530,7 +538,8 @@ std::size_t TolerantRun::message_count() const {
   const std::size_t of_peer = expects_receipts() ? 3 : 2;
   std::size_t messages = agrees() ? AgreementNotes::max_messages(config_.group.world) : 0;
   for (std::uint32_t index = 0; index < pieces_.size(); ++index) {
-    const bool is_elsewhere = pieces_[index].sum_state == SumState::kElsewhere;
+    const bool is_elsewhere = pieces_[index].sum_state == SumState::kElsewhere &&
+                              pieces_[index].contribution_state == ContributionState::kNone;
     if (!is_beyond_window(index) && !is_elsewhere) {
       messages += of_peer * (is_mine(pieces_[index]) ? config_.group.workers() : 1U);
     }

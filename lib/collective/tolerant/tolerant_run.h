@@ -7,6 +7,10 @@
 //
 //   encode ─► send ══ reduce, lossy ══► collect ─► add up, encode ─► send ══ gather ══► decode
 //
+// A reduce-scatter is the first half: the owner of a piece keeps the sum as it is, and a rank has
+// done its part when it has encoded its contributions. An all-gather is the second half: the owner
+// encodes its part of the tensor as if that were the sum.
+//
 // With deadlines (Tolerance::least_contributors) an owner goes on without contributions that are
 // later than usual, and ranks agree which shards count (agreement.h). A shard whose owner is late
 // is zero everywhere. The run is done when its result is complete; what a late rank still has to be
@@ -205,6 +209,9 @@ class TolerantRun final : public PieceRun<TolerantWork> {
   void restore_dropped();
   void complete_report();
 
+  // The halves that the operation has: contributions to owners, and sums back.
+  bool has_contributions() const { return operation().kind != Kind::kAllGather; }
+  bool has_results() const { return operation().kind != Kind::kReduceScatter; }
   bool has_deadlines() const { return tolerance().least_contributors > 0.0; }
   bool agrees() const { return notes_ != nullptr; }
   bool expects_receipts() const { return has_receipts(operation(), config_.group); }

@@ -353,13 +353,17 @@ void TolerantRun::restore_dropped() {
 
 // ------------------------------------------------------------------ report
 
-// Reports shards as their owners said; for shards without receipts, that no rank was left out.
+// Reports shards as their owners said; for shards without receipts, that no rank was left out. In a
+// reduce-scatter a rank reports the shard that it owns, and in an all-gather there is no sum.
 void TolerantRun::complete_report() {
+  if (!has_contributions()) {
+    return;
+  }
   std::vector<Extent> absent;
   std::vector<ShardDelivery>& shards = report_.shards;
   for (const PieceState& piece : pieces_) {
     if (piece.sum_state == SumState::kElsewhere) {
-      continue;  // pieces of other servers
+      continue;  // pieces whose sums never come to this rank
     }
     const bool is_new = shards.empty() || shards.back().shard != piece.place.shard;
     if (is_new) {
