@@ -331,13 +331,13 @@ inline constexpr auto kVariables = std::to_array<Variable>({
      .choices = "exact,planes,levels,blocks,entropy,sketch,auto",
      .otherwise = "exact",
      .readers = "PyTorch",
-     .meaning =
-         "codec of the backend's all-reduces of floating-point tensors. exact: none; nothing "
-         "is lost. planes: bit planes, which switches may trim. levels: few levels, which "
-         "switches can add; clips, so sums shrink a little without error feedback. blocks: "
-         "32-bit integers, which they can add. entropy: integers, entropy-coded; all "
-         "arrive. sketch: the same for mostly-zero gradients. auto: tries some codecs and "
-         "takes the fastest"},
+     .meaning = "codec of the backend's all-reduces and, if it has them, reduce-scatters of "
+                "floating-point tensors. exact: none; nothing is lost. planes: bit planes, which "
+                "switches may trim. levels: few levels, which "
+                "switches can add; clips, so sums shrink a little without error feedback. blocks: "
+                "32-bit integers, which they can add. entropy: integers, entropy-coded; all "
+                "arrive. sketch: the same for mostly-zero gradients. auto: tries some codecs and "
+                "takes the fastest"},
     // For a mean of independent gradients, 5 bits cause an error of 0.5 % of the energy. Among
     // those of levels, 4 bits is what the authors of THC recommend.
     {.name = "SPILLWAY_BITS",

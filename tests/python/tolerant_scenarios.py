@@ -47,6 +47,32 @@ def large_sums_and_averages_of_floats_are_tolerant():
             assert_same_everywhere(mine.double())
 
 
+def large_reduce_scatters_of_floats_are_tolerant():
+    part = LEAST_BYTES // 4
+    everybody = [values(size=LEAST_BYTES * world, of=peer) for peer in range(world)]
+    own = slice(rank * part, (rank + 1) * part)
+    expected = sum(everybody)[own]
+    whole, pieces = torch.empty(part), torch.empty(part)
+    works = [dist.reduce_scatter_tensor(whole, everybody[rank], async_op=True),
+             dist.reduce_scatter(pieces, list(everybody[rank].split(part)), async_op=True)]
+    for mine, work in zip((whole, pieces), works):
+        work.wait()
+        assert work.operation.request.report().contributors == world
+        error = float((mine - expected).norm() / expected.norm())
+        assert 0 < error < 0.1, error
+    largest = torch.empty(part)
+    dist.reduce_scatter(largest, list(everybody[rank].split(part)), op=dist.ReduceOp.MAX)
+    assert torch.equal(largest, torch.stack(everybody).max(0).values[own])
+
+
+def all_gathers_are_exact():
+    """They carry weights."""
+    mine = values(size=LEAST_BYTES)
+    gathered = torch.empty(world * len(mine))
+    dist.all_gather_into_tensor(gathered, mine)
+    assert torch.equal(gathered, torch.cat([values(size=LEAST_BYTES, of=peer) for peer in range(world)]))
+
+
 def everything_else_is_exact():
     everybody = torch.stack([values(of=peer) for peer in range(world)])
     short = LEAST_BYTES - 4
@@ -92,5 +118,6 @@ def a_hook_goes_by_its_own_arguments():
     assert_same_everywhere(parameters_of(model))
 
 
-SCENARIOS = [large_sums_and_averages_of_floats_are_tolerant, everything_else_is_exact, sub_groups_are_tolerant_too,
+SCENARIOS = [large_sums_and_averages_of_floats_are_tolerant, large_reduce_scatters_of_floats_are_tolerant,
+             all_gathers_are_exact, everything_else_is_exact, sub_groups_are_tolerant_too,
              ddp_without_a_hook_loses_something_and_stays_the_same_everywhere, a_hook_goes_by_its_own_arguments]

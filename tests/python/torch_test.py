@@ -157,7 +157,13 @@ class Variables(unittest.TestCase):
         codec = codec_with(SPILLWAY_CODEC="planes")
         self.assertEqual(LEAST_BYTES, 65536)
         for size, expected in ((LEAST_BYTES - 4, False), (LEAST_BYTES, True)):
-            self.assertEqual(codec.applies_to(torch.empty(size // 4), abi.SUM), expected)
+            for operation in ("all_reduce", "reduce_scatter"):
+                self.assertEqual(codec.applies_to(operation, torch.float32, size, abi.SUM), expected)
+        self.assertFalse(codec.applies_to("all_reduce", torch.int32, LEAST_BYTES, abi.SUM))
+        self.assertFalse(codec.applies_to("all_reduce", torch.float32, LEAST_BYTES, abi.MAX))
+        auto = codec_with(SPILLWAY_CODEC="auto")
+        self.assertTrue(auto.applies_to("all_reduce", torch.float32, LEAST_BYTES, abi.SUM))
+        self.assertFalse(auto.applies_to("reduce_scatter", torch.float32, LEAST_BYTES, abi.SUM))
         options = codec.options()
         self.assertEqual((options.tolerant, options.precision, options.gather_precision, options.loss_bound_ppm,
                           options.least_contributors, options.feedback_tensor), (1, 5, 5, 10_000, 0.0, 0))

@@ -66,18 +66,22 @@ def tolerances_of(candidates: Sequence[Candidate], make: MakeOptions) -> Toleran
     return {candidate: made[candidate] for candidate in candidates if candidate in made}
 
 
-def average(member: Member, tensor: torch.Tensor, options: Optional[abi.OperationOptions] = None,
-            reduction: int = abi.AVERAGE) -> Operation:
-    """Starts an average in place."""
+def average(member: Member, tensor: torch.Tensor, reduction: int = abi.AVERAGE) -> Operation:
+    """Starts an exact average in place."""
     span = HostSpan([tensor], "all_reduce")
-    return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type, reduction,
-                     options=options).start(member)
+    return Operation("all_reduce", span, span, span.pointer, span.pointer, span.count, span.type,
+                     reduction).start(member)
 
 
-def is_accepted(member: Member, options: abi.OperationOptions) -> bool:
-    """True if the group can carry it out; encryption, servers and the number of ranks forbid some."""
+def is_accepted(member: Member, options: abi.OperationOptions, operation: str = "all_reduce") -> bool:
+    """True if the group can carry it out; encryption, servers and the number of ranks forbid some. All ranks must call
+    it."""
+    world = member.communicator.world
+    send = HostSpan([torch.zeros(SAMPLED * world)], operation, 1 if operation == "all_reduce" else world)
+    receive = HostSpan([torch.zeros(send.count)], operation)
     try:
-        average(member, torch.zeros(SAMPLED), options).wait()
+        Operation(operation, send, receive, send.pointer, receive.pointer, send.count, send.type, abi.AVERAGE,
+                  options=options).start(member).wait()
     except SpillwayError as error:
         if error.status not in REFUSALS:
             raise

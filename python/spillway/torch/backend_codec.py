@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The codec of the backend's all-reduces, from the environment. A script needs nothing of Spillway but the backend's
-name.
+"""The codec of the backend's all-reduces and reduce-scatters, from the environment. A script needs nothing of Spillway
+but the backend's name.
 
     SPILLWAY_CODEC=planes, and for the details SPILLWAY_BITS, SPILLWAY_LOSS_BOUND and SPILLWAY_LEAST_CONTRIBUTORS
     (docs/environment.md); the same at all ranks
 
 Sums and averages of floating-point tensors of LEAST_BYTES or more go through the codec, with the defaults of attach();
-everything else is exact. An invalid value is an error even if all is exact, so that a typo is found before it matters.
+everything else is exact. So are reduce-scatters with auto, with a codec that has none, and in groups with parameter servers. They
+wait for late ranks, whatever SPILLWAY_LEAST_CONTRIBUTORS says. An invalid value is an error even if all is exact, so that a typo is found before it matters.
 
 SPILLWAY_CODEC=auto: the chooser (codec_chooser.py) picks the codec. The backend does not know steps, so its unit is a
 window: a fixed number of tolerant operations, timed from its first call to the next window's first call.
@@ -36,7 +37,7 @@ from typing import Callable, List, Optional
 import torch
 
 from .. import abi
-from .auto_codec import Agreement, Tolerances, accepted, say, tolerances_of
+from .auto_codec import Agreement, Tolerances, accepted, is_accepted, say, tolerances_of
 from .backward import BackwardOrder
 from .codec_chooser import EXACT, Candidate, Choice, CodecChooser, Purpose, Seen
 from .codecs import Auto, Codec, Exact, Planes, codec_named
@@ -153,24 +154,34 @@ class AutoWindows:
 
 
 class BackendCodec:
-    """`tolerance`: the options of all-reduces that may lose something. There is no error feedback: the backend cannot
-    match tensors between steps. `auto`: chooses the options instead, or None."""
+    """`tolerance`: the options of operations that may lose something. There is no error feedback: the backend cannot
+    match tensors between steps. `auto`: chooses the options of all-reduces instead, or None."""
 
     def __init__(self, tolerance: abi.OperationOptions, auto: Optional[AutoWindows] = None) -> None:
         self.auto, self._tolerance = auto, tolerance
+        # Whether reduce-scatters go through the codec. None: unknown before the first.
+        self._scatters: Optional[bool] = None if auto is None else False
 
-    def applies_to(self, tensor: torch.Tensor, reduction: int) -> bool:
-        return (tensor.dtype in FLOATING and reduction in (abi.SUM, abi.AVERAGE)
-                and tensor.numel() * tensor.element_size() >= LEAST_BYTES)
+    def applies_to(self, operation: str, dtype: torch.dtype, size: int, reduction: int) -> bool:
+        """`size` is in bytes, at this rank."""
+        return (dtype in FLOATING and reduction in (abi.SUM, abi.AVERAGE) and size >= LEAST_BYTES
+                and (operation == "all_reduce" or self._scatters is not False))
 
     def options(self) -> abi.OperationOptions:
         return abi.OperationOptions.from_buffer_copy(self._tolerance)
 
-    def options_in_turn(self, member: Member, tensor: torch.Tensor) -> abi.OperationOptions:
+    def options_in_turn(self, member: Member, operation: str, size: int) -> abi.OperationOptions:
         """Options of the operation that is about to start."""
-        if self.auto is None:
-            return self.options()
-        return self.auto.options(member, tensor.numel() * tensor.element_size())
+        if operation == "reduce_scatter":
+            return self._scatter_options(member)
+        return self.options() if self.auto is None else self.auto.options(member, size)
+
+    def _scatter_options(self, member: Member) -> abi.OperationOptions:
+        options = self.options()
+        options.least_contributors = 0.0
+        if self._scatters is None:
+            self._scatters = is_accepted(member, options, "reduce_scatter")
+        return options if self._scatters else member.communicator.options()
 
 
 def codec_from_environment() -> Optional[BackendCodec]:

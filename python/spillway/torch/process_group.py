@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed's ProcessGroup over a communicator. Everything is exact, except for all-reduces if the
-environment names a codec (backend_codec.py).
+"""torch.distributed's ProcessGroup over a communicator. Everything is exact, except for all-reduces and
+reduce-scatters if the environment names a codec (backend_codec.py).
 
 Methods have the names, arguments and keywords of torch's own groups, in all releases: if releases differ, both are
 here. Threads: any may call; all ranks call in the same order.
@@ -133,10 +133,7 @@ class SpillwayGroup(ProcessGroup):
             sparse = SparseAllReduce(tensor, opts if op is None else op)
             return self._work(sparse.start(self.member), [tensor])
         reduction = self._reduction([tensor], opts if op is None else op, "all_reduce")
-        options = self._all_reduce_options(tensor, reduction)
-        place = next_place()
-        if place is not None:
-            layers.apply(options, *place)
+        options = self._coded_options("all_reduce", [tensor], reduction, next_place, layers)
         span = span_of(tensor, "all_reduce", options, self._world)
         return self._start("all_reduce", span, span, [tensor], reduction, options=options)
 
@@ -152,17 +149,21 @@ class SpillwayGroup(ProcessGroup):
     def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
         output = one_of(output_tensors, "reduce_scatter")
         inputs = self._per_rank(list_of(input_tensors, "reduce_scatter"), output, "reduce_scatter")
-        reduction = self._reduction([output, *inputs], opts, "reduce_scatter")
-        return self._start("reduce_scatter", HostSpan(inputs, "reduce_scatter"), HostSpan([output], "reduce_scatter"),
-                           [output], reduction)
+        return self._reduce_scatter(HostSpan(inputs, "reduce_scatter"), output, inputs, opts)
 
     def _reduce_scatter_base(self, outputTensor: torch.Tensor, inputTensor: torch.Tensor,
                              opts: Any = None) -> SpillwayWork:
-        name = "reduce_scatter"
-        self._check_whole(inputTensor, outputTensor, name)
-        reduction = self._reduction([outputTensor, inputTensor], opts, name)
-        return self._start(name, HostSpan([inputTensor], name, self._world), HostSpan([outputTensor], name),
-                           [outputTensor], reduction)
+        self._check_whole(inputTensor, outputTensor, "reduce_scatter")
+        return self._reduce_scatter(HostSpan([inputTensor], "reduce_scatter", self._world), outputTensor,
+                                    [inputTensor], opts)
+
+    def _reduce_scatter(self, send: HostSpan, output: torch.Tensor, inputs: List[torch.Tensor],
+                        opts: Any) -> SpillwayWork:
+        reduction = self._reduction([output, *inputs], opts, "reduce_scatter")
+        options = self._coded_options("reduce_scatter", inputs, reduction, self._backward_order.next_place,
+                                      self._layers)
+        return self._start("reduce_scatter", send, HostSpan([output], "reduce_scatter"), [output], reduction,
+                           options=options)
 
     # ---- Data movement ----
 
@@ -304,9 +305,20 @@ class SpillwayGroup(ProcessGroup):
                               either.type, *rest, options=options)
         return self._work(operation.start(self.member), result)
 
-    def _all_reduce_options(self, tensor: torch.Tensor, reduction: int) -> abi.OperationOptions:
-        codec = self._codec if self._codec is not None and self._codec.applies_to(tensor, reduction) else None
-        return self.communicator.options() if codec is None else codec.options_in_turn(self.member, tensor)
+    def _coded_options(self, operation: str, tensors: Sequence[torch.Tensor], reduction: int,
+                       next_place: Callable[[], Optional[Tuple[int, int]]],
+                       layers: LayerPolicy) -> abi.OperationOptions:
+        """Options of a reduction of gradients, perhaps with the environment's codec."""
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        codec = self._codec
+        if codec is None or not codec.applies_to(operation, tensors[0].dtype, size, reduction):
+            options = self.communicator.options()
+        else:
+            options = codec.options_in_turn(self.member, operation, size)
+        place = next_place()
+        if place is not None:
+            layers.apply(options, *place)
+        return options
 
     def _begin_send(self, tensor: torch.Tensor, peer: int, tag: int) -> Operation:
         span = HostSpan([tensor], "send")
