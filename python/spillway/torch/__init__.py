@@ -36,11 +36,12 @@ from .overlapped_model import OverlappedModel, overlap
 from .partition import Partition, partition
 from .process_group import BACKEND, SpillwayGroup, monitored_barrier
 from .registration import register, torch_variables
+from .sharded_model import ShardHook, shard
 
 os.environ.update(torch_variables())
 register()
 
 __all__ = ["Auto", "BACKEND", "Blocks", "Codec", "DdpHook", "ElasticJob", "Entropy", "Exact", "JobEnded", "Levels",
            "LibraryNotFoundError", "LibraryVersionError", "OverlapReport", "OverlappedModel", "Partition", "Planes",
-           "Sketch", "SpillwayError", "SpillwayGroup", "Status", "StepReport", "attach", "elastic", "monitored_barrier",
-           "overlap", "partition"]
+           "ShardHook", "Sketch", "SpillwayError", "SpillwayGroup", "Status", "StepReport", "attach", "elastic", "monitored_barrier",
+           "overlap", "partition", "shard"]

@@ -352,6 +352,10 @@ def run_bucket(hook, bucket):
 _hooks: "weakref.WeakKeyDictionary[Any, Iterator[int]]" = weakref.WeakKeyDictionary()
 
 
+def hook_number(member: Member) -> int:
+    return next(_hooks.setdefault(member.communicator, itertools.count()))
+
+
 _attached: "weakref.WeakKeyDictionary[Any, DdpHook]" = weakref.WeakKeyDictionary()
 
 
@@ -382,8 +386,7 @@ def make_hook(group: Any, parameters: Iterable[Any], codec: Codec, *, loss_bound
     elif not isinstance(codec, Exact):
         tolerance = codec.options(loss_bound, least_contributors)
     member = member_of(group)
-    number = next(_hooks.setdefault(member.communicator, itertools.count()))
-    names = BucketNames(parameters, number) if error_feedback else None
+    names = BucketNames(parameters, hook_number(member)) if error_feedback else None
     chosen: Union[abi.OperationOptions, AutoCodec, None] = None
     if isinstance(codec, Auto):
         limit = codec.max_error or (MAX_ERROR if error_feedback else MAX_ERROR_WITHOUT_FEEDBACK)
