@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codec/sketch/support.h"
+#include "collective/halves.h"
 #include "wire/sum_packet.h"
 
 namespace spillway::collective {
@@ -96,7 +97,7 @@ constexpr std::array<Capabilities, kCapabilityRows> kTable{{
      .error_feedback = true,
      .packet_bytes = SPILLWAY_SUM_PACKET},
     {.codec = "entropy",
-     .kinds = kAllReduceAlone,
+     .kinds = kHalvesToo,
      .algorithms = kDirectOrRing,
      .types = kFloats,
      .reductions = kSums,
@@ -246,6 +247,11 @@ base::Status check_elements(const Capabilities& row, const Operation& operation)
 }
 
 base::Status check_algorithm(const Capabilities& row, const Operation& operation) {
+  if (operation.tolerance && is_half(operation) && operation.algorithm == Algorithm::kRing) {
+    return base::invalid_argument(fmt::format(
+        "with a codec only an all_reduce goes round a ring, not {}; leave the algorithm away",
+        describe(operation)));
+  }
   if (row.algorithms.has(operation.algorithm)) {
     return {};
   }

@@ -78,6 +78,13 @@ TEST(Capabilities, EveryRefusalNamesARemedy) {
   EXPECT_EQ(refusal(operation),
             "with the codec entropy all packets arrive whole: set the loss bound to 0, or use "
             "planes, levels or blocks");
+  operation = reduced_with(Codec::kEntropy);
+  operation.algorithm = Algorithm::kRing;
+  EXPECT_EQ(refusal(operation), "");
+  operation.kind = Kind::kReduceScatter;
+  EXPECT_EQ(refusal(operation),
+            "with a codec only an all_reduce goes round a ring, not reduce_scatter of 10 float32 "
+            "(sum); leave the algorithm away");
   operation = reduced_with(Codec::kSketch);
   operation.count = (std::size_t{1} << 32) + 1;
   EXPECT_EQ(refusal(operation),

@@ -9,6 +9,7 @@
 #include "collective/device_tensor.h"
 #include "collective/entropy/entropy_run.h"
 #include "collective/exact/plan.h"
+#include "collective/halves.h"
 #include "collective/summed/summed_run.h"
 #include "packetize/packet_plan.h"
 
@@ -42,8 +43,7 @@ std::uint16_t owners_of(const Group& group) {
 }
 
 std::size_t longest_of(const Operation& operation, const Group& group) {
-  return operation.kind == Kind::kAllReduce ? shard_of(operation.count, owners_of(group), 0).count
-                                            : operation.count;
+  return shard_of(tensor_elements(operation, owners_of(group)), owners_of(group), 0).count;
 }
 
 // Windows that fit the limits, the same at every rank of the group.
@@ -100,7 +100,8 @@ ChunkOptions RunFactory::entropy_chunks(const Operation& operation) const {
   const std::uint16_t world = config_.group.world;
   const std::size_t sections = EntropyRun::sections_of(operation.tolerance->codec);
   return {.chunks = world,
-          .rule = config_.entropy_chunks,
+          // Parts of ranks are blocks in a row, and equally many.
+          .rule = is_half(operation) ? ChunkRule::kEqual : config_.entropy_chunks,
           // At two bytes a value, which is more than coding takes.
           .piece_values = std::max<std::size_t>(config_.plan.piece_bytes / 2, 1),
           .most_pieces = std::max<std::size_t>(
@@ -109,7 +110,7 @@ ChunkOptions RunFactory::entropy_chunks(const Operation& operation) const {
 
 base::Status RunFactory::check_entropy_size(const Operation& operation) const {
   const ChunkOptions chunks = entropy_chunks(operation);
-  const BlockGrid grid(operation.count, chunks.chunks);
+  const BlockGrid grid = grid_of(operation, chunks.chunks);
   // Chunks of equal cost may be of any length.
   const std::size_t longest = chunks.rule == ChunkRule::kBalanced
                                   ? grid.blocks()

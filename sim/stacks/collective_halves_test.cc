@@ -194,24 +194,26 @@ TEST(ReduceScatter, PartsOfManyPiecesOfHalfPrecisionWork) {
 }
 
 // In the middle of the operation the last rank's link goes down for good.
-TEST(Halves, ARankThatDiesIsNamed) {
-  for (const Kind kind : {Kind::kReduceScatter, Kind::kAllGather}) {
-    SimulatedGroup group({.ranks = 3, .rate = base::gigabits_per_second(1)});
-    Gathering buffers(3, 300'000, 1);
-    for (const std::string& link : {up_link(2), down_link(2)}) {
-      add_fault(group, link, scenario::FaultKind::kDown, 1.0, base::Instant(base::milliseconds(1)));
-    }
-    const Operation operation = half(kind, 100'000);
-    for (std::uint16_t rank = 0; rank < 3; ++rank) {
-      ASSERT_TRUE(group.submit(rank, buffers.gradients.at(rank, operation)).ok());
-    }
-    ASSERT_TRUE(group.run(3));
-    for (std::uint16_t rank = 0; rank < 2; ++rank) {
-      const base::Status& status = group.endings(rank).back().status;
-      EXPECT_EQ(status.code(), base::StatusCode::kPeerFailed) << status.message();
-      EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.message();
-    }
+void expect_the_dead_rank_is_named(const Operation& operation) {
+  SimulatedGroup group({.ranks = 3, .rate = base::gigabits_per_second(1)});
+  Gathering buffers(3, 300'000, 1);
+  for (const std::string& link : {up_link(2), down_link(2)}) {
+    add_fault(group, link, scenario::FaultKind::kDown, 1.0, base::Instant(base::milliseconds(1)));
   }
+  for (std::uint16_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(group.submit(rank, buffers.gradients.at(rank, operation)).ok());
+  }
+  ASSERT_TRUE(group.run(3));
+  for (std::uint16_t rank = 0; rank < 2; ++rank) {
+    const base::Status& status = group.endings(rank).back().status;
+    EXPECT_EQ(status.code(), base::StatusCode::kPeerFailed) << status.message();
+    EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.message();
+  }
+}
+
+TEST(Halves, ARankThatDiesIsNamed) {
+  expect_the_dead_rank_is_named(half(Kind::kReduceScatter, 100'000));
+  expect_the_dead_rank_is_named(half(Kind::kAllGather, 100'000));
 }
 
 // ------------------------------------------------------------------ all-gather
@@ -247,6 +249,98 @@ TEST(AllGather, ErrorFeedbackSendsWhatCodingTookAwayTheNextTime) {
     return codec::nmse(sum, gathering.expected);
   };
   EXPECT_LT(error_after(7), error_after(0) / 2);
+}
+
+// ------------------------------------------------------------------ entropy-coded
+
+Tolerance coded(std::uint8_t bits, std::uint64_t tensor = 0, bool predicts_scale = false) {
+  return {.codec = collective::Codec::kEntropy,
+          .precision = bits,
+          .loss_bound_ppm = 0,
+          .feedback_tensor = tensor,
+          .predicts_scale = predicts_scale};
+}
+
+TEST(CodedHalves, AnySizeGoesWithAnyNumberOfRanks) {
+  for (const std::uint16_t ranks : {2, 3, 7, 20}) {
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, std::size_t{17}, std::size_t{9'001}}) {
+      const std::string name = std::to_string(ranks) + " ranks, " + std::to_string(count);
+      SimulatedGroup group({.ranks = ranks, .seed = count + 1});
+      lose_everywhere(group, ranks, 0.02);
+      Gradients gradients(ranks, ranks * count, 3);
+      const std::vector<float> sums =
+          scattered(group, gradients, half(Kind::kReduceScatter, count, coded(16)), ranks);
+      Gathering gathering(ranks, count, 4);
+      run_once(group, gathering.gradients, half(Kind::kAllGather, count, coded(16)), ranks, ranks);
+      expect_same_bits(gathering.gradients);
+      if (count > 0) {
+        EXPECT_LT(codec::nmse(sums, gradients.mean), 1e-6) << name;
+        EXPECT_LT(codec::nmse(gathering.gradients.output[0], gathering.expected), 1e-6) << name;
+      }
+    }
+  }
+}
+
+// From the second step on no message has a table, in either half.
+TEST(CodedHalves, TablesAreRememberedFromStepToStep) {
+  constexpr std::uint16_t kRanks = 4;
+  constexpr std::size_t kCount = 50'000;
+  for (const Kind kind : {Kind::kReduceScatter, Kind::kAllGather}) {
+    SimulatedGroup group(entropy_group_of(kRanks));
+    Gathering buffers(kRanks, kCount, 1);
+    for (std::vector<float>& input : buffers.gradients.input) {
+      input.resize(kRanks * kCount, 0.5F);
+    }
+    std::vector<std::uint64_t> bytes;
+    std::vector<std::uint64_t> tables;
+    for (std::size_t step = 0; step < 4; ++step) {
+      run_once(group, buffers.gradients, half(kind, kCount, coded(8, 5, step > 1)), kRanks,
+               step * kRanks);
+      const collective::EntropyDelivery& coding = group.endings(0).back().report.entropy;
+      bytes.push_back(coding.bytes());
+      tables.push_back(coding.tables());
+    }
+    EXPECT_EQ(tables.back(), 0U) << collective::kind_name(kind);
+    EXPECT_LE(bytes.back(), bytes.front()) << collective::kind_name(kind);
+    const std::size_t coded_values = kind == Kind::kAllGather ? kCount : (kRanks - 1) * kCount;
+    EXPECT_LT(8 * bytes.back(), 8 * coded_values) << collective::kind_name(kind);
+  }
+}
+
+TEST(CodedHalves, ErrorFeedbackDelaysWhatRoundingTookAway) {
+  constexpr std::uint16_t kRanks = 3;
+  constexpr std::size_t kCount = 1500;
+  const auto error_after = [&](Kind kind, std::uint64_t tensor) {
+    SimulatedGroup group({.ranks = kRanks});
+    Gathering buffers(kRanks, kRanks * kCount, 5);
+    const std::vector<float>& expected =
+        kind == Kind::kAllGather ? buffers.expected : buffers.gradients.mean;
+    const Operation operation =
+        half(kind, kind == Kind::kAllGather ? kRanks * kCount : kCount, coded(4, tensor));
+    std::vector<float> sum(expected.size());
+    constexpr int kSteps = 20;
+    for (int step = 0; step < kSteps; ++step) {
+      run_once(group, buffers.gradients, operation, kRanks,
+               static_cast<std::size_t>(step) * kRanks);
+      const std::vector<float> result = kind == Kind::kAllGather
+                                            ? buffers.gradients.output[1]
+                                            : joined_parts(buffers.gradients.output, kCount);
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        sum[i] += result[i] / kSteps;
+      }
+    }
+    return codec::nmse(sum, expected);
+  };
+  for (const Kind kind : {Kind::kReduceScatter, Kind::kAllGather}) {
+    EXPECT_LT(error_after(kind, 7), error_after(kind, 0) / 2) << collective::kind_name(kind);
+  }
+}
+
+TEST(CodedHalves, ARankThatDiesIsNamed) {
+  for (const Kind kind : {Kind::kReduceScatter, Kind::kAllGather}) {
+    expect_the_dead_rank_is_named(half(kind, 100'000, coded(8)));
+  }
 }
 
 }  // namespace

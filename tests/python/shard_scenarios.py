@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 
 import spillway.torch
-from spillway.torch import Exact, Planes, shard
+from spillway.torch import Entropy, Exact, Planes, shard
 from spillway.torch.sharded_model import MOST_UNDER_WAY
 
 with contextlib.suppress(ImportError, ValueError):  # torch without FSDP2 runs no scenario
@@ -94,6 +94,15 @@ def fewer_bits_cost_little_and_are_reported():
     assert hook.report().exact and hook.report().codec == "exact"
 
 
+def entropy_coded_gradients_and_weights():
+    model = sharded()
+    hook = shard(model, Entropy(bits=12), gather=Entropy(bits=12))
+    assert 0 < distance(train(model), train(sharded())) < 0.3
+    report = hook.report()
+    assert (report.codec, report.contributors) == ("entropy", world), report
+    assert 0 < report.bits_per_value < 12 and report.tables < (world - 1) * report.buckets, report
+
+
 def gradients_accumulate_over_passes():
     model = sharded()
     shard(model, Planes(bits=16))
@@ -135,7 +144,7 @@ def replicas_average_with_the_codec():
 
 def mistakes_are_named():
     for wrong, message in ((lambda: shard(nn.Linear(2, 2)), "fully_shard() has prepared; call it first"),
-                           (lambda: shard(sharded(), spillway.torch.Levels()), "which has no reduce_scatter: use planes"),
+                           (lambda: shard(sharded(), spillway.torch.Levels()), "which has no reduce_scatter: use planes, entropy"),
                            (lambda: shard(sharded(), gather=spillway.torch.Blocks()), "which has no all_gather"),
                            (lambda: shard(sharded(), "planes"), "give a codec of spillway.torch")):
         try:
@@ -147,5 +156,5 @@ def mistakes_are_named():
 
 
 SCENARIOS = [exact_training_has_the_bits_of_fsdp2, fewer_bits_cost_little_and_are_reported,
-             gradients_accumulate_over_passes, mixed_precision_is_coded_as_bfloat16, weights_may_be_coded_too,
+             entropy_coded_gradients_and_weights, gradients_accumulate_over_passes, mixed_precision_is_coded_as_bfloat16, weights_may_be_coded_too,
              other_backends_lend_their_ranks, replicas_average_with_the_codec, mistakes_are_named]

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "collective/halves.h"
 
 namespace spillway::collective {
 
@@ -92,6 +93,25 @@ BlockGrid::BlockGrid(std::span<const std::size_t> lengths, std::size_t block_val
   }
 }
 
+BlockGrid BlockGrid::of_parts(std::size_t part_values, std::uint16_t parts) {
+  BlockGrid grid(part_values * parts, parts);
+  grid.parts_ = parts;
+  return grid;
+}
+
+BlockGrid grid_of(const Operation& operation, std::uint16_t ranks) {
+  return is_half(operation) ? BlockGrid::of_parts(operation.count, ranks)
+                            : BlockGrid(operation.count, ranks);
+}
+
+Extent BlockGrid::blocks_of_part(std::uint16_t part) const {
+  if (parts_ == 1) {
+    return {0, blocks()};
+  }
+  const std::size_t count = blocks() / parts_;
+  return {part * count, count};
+}
+
 std::size_t BlockGrid::blocks() const {
   const Extent last = blocks_of(sections_ - 1);
   return last.first + last.count;
@@ -102,7 +122,11 @@ Extent BlockGrid::extent_of(std::size_t block) const {
   while (first_blocks_[section] > block) {
     --section;
   }
-  return piece_of(extents_[section], block_values_, block - first_blocks_[section]);
+  const std::size_t of_part = piece_count(part_values(section), block_values_);
+  const std::size_t index = block - first_blocks_[section];
+  const Extent part{extents_[section].first + index / of_part * part_values(section),
+                    part_values(section)};
+  return piece_of(part, block_values_, index % of_part);
 }
 
 std::size_t BlockGrid::values_of(const BlockRun& run) const {
@@ -191,6 +215,18 @@ EntropyRoute ring_route(const Group& group, std::uint16_t chunk) {
 
 EntropyRoute route_of(Algorithm algorithm, const Group& group, std::uint16_t chunk) {
   return algorithm == Algorithm::kRing ? ring_route(group, chunk) : direct_route(group, chunk);
+}
+
+EntropyRoute half_route_of(Kind half, const Group& group, std::uint16_t chunk) {
+  EntropyRoute route = direct_route(group, chunk);
+  if (half == Kind::kReduceScatter) {
+    route.result_to.clear();
+    return route;
+  }
+  route.sources.clear();
+  route.only_receives = route.to.has_value();
+  route.to.reset();
+  return route;
 }
 
 }  // namespace spillway::collective

@@ -60,25 +60,38 @@ class BlockGrid {
 
   // For tensors of `count` values. Every chunk has several blocks unless the tensor is too short.
   BlockGrid(std::size_t count, std::uint16_t chunks);
+  // Parts of equal length, each in blocks of its own: for the halves of all-reduces.
+  static BlockGrid of_parts(std::size_t part_values, std::uint16_t parts);
   // Sections of these lengths, which may be 0.
   BlockGrid(std::span<const std::size_t> lengths, std::size_t block_values);
 
   std::size_t blocks() const;
+  std::size_t values() const {
+    return extents_[sections_ - 1].first + extents_[sections_ - 1].count;
+  }
+  // The blocks of a part; of all of the grid if it has no parts.
+  Extent blocks_of_part(std::uint16_t part) const;
   Extent extent_of(std::size_t block) const;
   std::size_t block_values() const { return block_values_; }
   std::size_t values_of(const BlockRun& run) const;
 
   std::size_t sections() const { return sections_; }
   Extent blocks_of(std::size_t section) const {
-    return {first_blocks_[section], piece_count(extents_[section].count, block_values_)};
+    return {first_blocks_[section], parts_ * piece_count(part_values(section), block_values_)};
   }
 
  private:
+  std::size_t part_values(std::size_t section) const { return extents_[section].count / parts_; }
+
   std::size_t block_values_;
+  std::size_t parts_ = 1;
   std::size_t sections_;
   std::array<Extent, kMostSections> extents_{};  // in numbers
   std::array<std::size_t, kMostSections> first_blocks_{};
 };
+
+// For the operation's tensor, in a group of so many ranks.
+BlockGrid grid_of(const Operation& operation, std::uint16_t ranks);
 
 struct ChunkOptions {
   std::uint16_t chunks = 1;
@@ -118,11 +131,15 @@ struct EntropyRoute {
   std::uint16_t sent_step = 1;
   std::uint16_t result_from = 0;
   std::vector<std::uint16_t> result_to;
+  bool only_receives = false;  // the part of another rank, in an all-gather
 
-  bool has_sum() const { return !to; }
+  bool has_sum() const { return !to && !only_receives; }
 };
 
 // `algorithm` is kDirect or kRing; one chunk per rank, two ranks at least.
 EntropyRoute route_of(Algorithm algorithm, const Group& group, std::uint16_t chunk);
+// For a half of an all-reduce, which is direct: in a reduce-scatter no result goes anywhere, and in
+// an all-gather nothing is added.
+EntropyRoute half_route_of(Kind half, const Group& group, std::uint16_t chunk);
 
 }  // namespace spillway::collective

@@ -38,6 +38,7 @@ struct CodeUse {
   std::uint8_t precision = 0;
   Algorithm algorithm = Algorithm::kDirect;
   ChunkRule rule = ChunkRule::kStriped;
+  Kind kind = Kind::kAllReduce;
 
   friend bool operator==(const CodeUse&, const CodeUse&) = default;
 };

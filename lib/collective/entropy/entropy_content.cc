@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/entropy/entropy_content.h"
+#include "collective/halves.h"
 
 #include <algorithm>
 #include <array>
@@ -158,7 +159,7 @@ void NumberCode::values_of(std::span<const std::int32_t> numbers, double weight,
 }
 
 void TensorNumbers::own(std::size_t block, std::vector<float>& values) const {
-  const Extent extent = grid.extent_of(block);
+  const Extent extent = in_input(operation, group.rank, grid.extent_of(block));
   const OwnValues own(operation, extent);
   values.assign(own.view().begin(), own.view().end());
   if (!residual.empty()) {
@@ -189,7 +190,8 @@ void TensorNumbers::prepare(std::size_t block, std::vector<float>& scratch) {
   const Extent extent = grid.extent_of(block);
   std::array<float, BlockGrid::kMostValues> rounded;
   code.values_of(std::span(numbers).subspan(extent.first, extent.count), 1.0, rounded);
-  const std::span<float> owed = residual.subspan(extent.first, extent.count);
+  const std::span<float> owed =
+      residual.subspan(in_input(operation, group.rank, extent).first, extent.count);
   for (std::size_t i = 0; i < extent.count; ++i) {
     owed[i] = is_finite ? scratch[i] - rounded[i] : 0.0F;
   }
@@ -197,12 +199,14 @@ void TensorNumbers::prepare(std::size_t block, std::vector<float>& scratch) {
 
 void TensorNumbers::write(std::size_t block, std::span<const std::int32_t> sums) const {
   const Extent extent = grid.extent_of(block);
-  const double weight = operation.op == ReduceOp::kAverage ? 1.0 / group.world : 1.0;
+  const bool averages = is_reduction(operation.kind) && operation.op == ReduceOp::kAverage;
+  const double weight = averages ? 1.0 / group.world : 1.0;
   std::array<float, BlockGrid::kMostValues> values;
   code.values_of(sums.subspan(extent.first, extent.count), weight, values);
+  const std::size_t first = in_output(operation, group.rank, extent).first;
   convert_from_float(
       operation.type, values.data(), extent.count,
-      static_cast<std::uint8_t*>(operation.output) + extent.first * element_size(operation.type));
+      static_cast<std::uint8_t*>(operation.output) + first * element_size(operation.type));
 }
 
 void TensorNumbers::add_to_residual(std::size_t index) {

@@ -90,7 +90,7 @@ struct TensorNumbers {
   BlockGrid grid;
   std::span<float> residual;  // for error feedback; or empty
   std::uint64_t draws = 0;    // key of the draws for random rounding
-  std::vector<std::int32_t> numbers = std::vector<std::int32_t>(operation.count);
+  std::vector<std::int32_t> numbers = std::vector<std::int32_t>(grid.values());
   NumberCode code{};
   bool is_rounded = false;  // the numbers are there
   bool is_finite = true;    // at all ranks

@@ -139,7 +139,7 @@ base::Result<EncodedPart> EntropyPiece::encode_part() {
 }
 
 base::Result<EncodedPart> EntropyPiece::encode_sum() {
-  base::Result<EncodedPart> part = encode(coder_.group.world, tables_.sum, learned_.sum);
+  base::Result<EncodedPart> part = encode(coder_.ranks_in_sum(), tables_.sum, learned_.sum);
   if (part.ok()) {
     deliver();
   }
@@ -149,7 +149,7 @@ base::Result<EncodedPart> EntropyPiece::encode_sum() {
 base::Status EntropyPiece::take_sum(base::ByteView message) {
   CoderPool::Loan coders(coder_.coder_pool);
   base::Result<Table> learned =
-      decode(message, coder_.group.world, tables_.sum ? &*tables_.sum : nullptr, *coders);
+      decode(message, coder_.ranks_in_sum(), tables_.sum ? &*tables_.sum : nullptr, *coders);
   if (!learned.ok()) {
     return learned.status();
   }
@@ -167,7 +167,7 @@ void EntropyPiece::deliver() {
 }
 
 void EntropyPiece::reckon_costs() {
-  const entropy::Alphabet symbols = alphabet(coder_.group.world);
+  const entropy::Alphabet symbols = alphabet(coder_.ranks_in_sum());
   const std::vector<std::uint32_t> costs_q8 = learned_.sum->costs_q8();
   costs_.clear();
   for (std::size_t i = 0; i < place_.blocks.count; ++i) {

@@ -7,6 +7,7 @@
 //   encode_part()     numbers ─► a message to the rank that adds next
 //   encode_sum()      numbers, which are the whole sum ─► a message to all ranks; delivered
 //   take_sum()        such a message ─► numbers; delivered
+//   deliver()         numbers, which are the whole sum, to this rank alone: in a reduce-scatter
 //
 // On the way the piece learns a table from every message, in both directions, for the next step.
 //
@@ -49,6 +50,9 @@ struct PieceCoder {
   EntropyContent& content;
   CoderPool& coder_pool;
   bool counts_costs = false;
+  bool adds = true;  // false: in an all-gather, where what takes a sum's place is one rank's part
+
+  std::uint16_t ranks_in_sum() const { return adds ? group.world : std::uint16_t{1}; }
 };
 
 // The tables of a piece's messages. A table that is missing is sent along with its message.
@@ -78,6 +82,7 @@ class EntropyPiece {
   base::Result<EncodedPart> encode_part();
   base::Result<EncodedPart> encode_sum();
   base::Status take_sum(base::ByteView message);
+  void deliver();
 
   // The tables that would have been best; the same at both ends of every message.
   const PieceTables& learned() const { return learned_; }
@@ -100,7 +105,6 @@ class EntropyPiece {
   codec::entropy::Alphabet alphabet(std::uint16_t step) const {
     return coder_.content.alphabet(place_.section, step);
   }
-  void deliver();
   void reckon_costs();
 
   const PieceCoder& coder_;

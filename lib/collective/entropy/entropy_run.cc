@@ -42,7 +42,7 @@ EntropyRun::EntropyRun(const Operation& operation_, std::uint64_t key, const Chu
       coder_pool_(coder_pool),
       tensor_{.operation = operation(),
               .group = config.group,
-              .grid = BlockGrid(operation_.count, config.group.world),
+              .grid = grid_of(operation_, config.group.world),
               .residual = residual},
       hellos_(config.group.world),
       sent_hellos_(config.group.world),
@@ -56,11 +56,18 @@ EntropyRun::EntropyRun(const Operation& operation_, std::uint64_t key, const Chu
                               : 0.0F;
   rounds_early_ = predicted > 0.0F;
   tensor_.code = NumberCode(tolerance().precision, predicted);
-  slices_.resize(piece_count(tensor_.grid.blocks(), kSliceBlocks));
+  slices_.resize(piece_count(own_blocks().count, kSliceBlocks));
 }
 
 CodeUse EntropyRun::use() const {
-  return {tolerance().codec, operation().count, tolerance().precision, algorithm(), chunks_.rule};
+  return {tolerance().codec, operation().count, tolerance().precision,
+          algorithm(),       chunks_.rule,      operation().kind};
+}
+
+// The blocks that this rank has values of.
+Extent EntropyRun::own_blocks() const {
+  return has_contributions(operation()) ? Extent{0, tensor_.grid.blocks()}
+                                        : tensor_.grid.blocks_of_part(rank());
 }
 
 std::size_t EntropyRun::sections_of(Codec codec) {
@@ -69,7 +76,7 @@ std::size_t EntropyRun::sections_of(Codec codec) {
 
 std::size_t EntropyRun::messages_of(const Operation& operation, const ChunkOptions& chunks) {
   // No section is longer than the tensor.
-  const BlockGrid grid(operation.count, chunks.chunks);
+  const BlockGrid grid = grid_of(operation, chunks.chunks);
   const std::size_t pieces =
       sections_of(operation.tolerance->codec) * most_pieces_of_chunk(grid, chunks);
   return chunks.chunks * (2 + kPieceMessages * pieces);
@@ -145,7 +152,9 @@ base::Status EntropyRun::begin_pieces(RunContext& context) {
 void EntropyRun::reduce_all(RunContext& context) {
   progress_ = EntropyProgress::kReducing;
   for (const std::uint32_t index : order_of_pieces()) {
-    reduce_if_possible(index, context);
+    if (!pieces_[index].numbers.route().only_receives) {
+      reduce_if_possible(index, context);
+    }
   }
 }
 
@@ -161,7 +170,7 @@ base::Status EntropyRun::expect_numbers(std::uint32_t index, RunContext& context
       return status;
     }
   }
-  if (route.has_sum()) {
+  if (route.has_sum() || !has_results(operation())) {
     return {};
   }
   piece.sum = std::make_unique<IncomingCode>(layout_);
@@ -300,7 +309,12 @@ void EntropyRun::reduce(Piece& piece) {
     }
   }
   piece.added += piece.adding.size();
-  if (piece.added < numbers.route().sources.size()) {
+  piece.is_added = piece.added == numbers.route().sources.size();
+  if (!piece.is_added) {
+    return;
+  }
+  if (numbers.route().has_sum() && !has_results(operation())) {
+    numbers.deliver();
     return;
   }
   base::Result<EncodedPart> encoded =
@@ -322,20 +336,29 @@ base::Status EntropyRun::on_reduced(std::uint32_t index, RunContext& context) {
   for (const std::uint16_t from : std::exchange(piece.adding, {})) {
     piece.parts.erase(from);
   }
-  if (!piece.encoded) {
+  if (!piece.is_added) {
     reduce_if_possible(index, context);
     return {};
   }
-  count_encoded(piece, route.has_sum() ? world() : route.sent_step);
+  if (!piece.encoded) {
+    finish(piece, context);  // the owner's sum stays here
+    return {};
+  }
+  count_encoded(piece, route.has_sum() ? coder_->ranks_in_sum() : route.sent_step);
   std::vector<std::uint8_t> bytes = std::move(piece.encoded->bytes);
   if (route.has_sum()) {
     base::Status status = send_sum(index, std::move(bytes), context);
     finish(piece, context);
     return status;
   }
-  piece.stage = EntropyStage::kGathering;
   piece.sent_part = std::make_unique<OutgoingCode>(std::move(bytes), layout_);
-  return send(wire::Phase::kReduce, index, *route.to, *piece.sent_part, context);
+  base::Status status = send(wire::Phase::kReduce, index, *route.to, *piece.sent_part, context);
+  if (has_results(operation())) {
+    piece.stage = EntropyStage::kGathering;
+  } else {
+    finish(piece, context);
+  }
+  return status;
 }
 
 void EntropyRun::count_encoded(const Piece& piece, std::uint16_t step) {
@@ -406,7 +429,10 @@ void EntropyRun::conclude() {
     const EntropyPiece& numbers = piece.numbers;
     const EntropyRoute& route = numbers.route();
     const ChunkPiece& place = numbers.place();
-    codes.sums.emplace(LinkStep{place.chunk, world(), place.number}, *numbers.learned().sum);
+    if (numbers.learned().sum) {
+      codes.sums.emplace(LinkStep{place.chunk, coder_->ranks_in_sum(), place.number},
+                         *numbers.learned().sum);
+    }
     if (route.to) {
       codes.sent.emplace(LinkStep{*route.to, route.sent_step, place.number},
                          *numbers.learned().sent);
@@ -459,7 +485,8 @@ std::vector<std::uint16_t> EntropyRun::awaited() const {
       continue;
     }
     ranks.insert(piece.missing.begin(), piece.missing.end());
-    if (!piece.numbers.route().has_sum() && piece.stage != EntropyStage::kTaking) {
+    if (has_results(operation()) && !piece.numbers.route().has_sum() &&
+        piece.stage != EntropyStage::kTaking) {
       ranks.insert(piece.numbers.route().result_from);
     }
   }

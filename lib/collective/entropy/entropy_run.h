@@ -19,6 +19,9 @@
 //
 //   ... ─► round and fold ─► parts, added up on the way ─► sums to everybody ─► unfold
 //
+// A reduce-scatter ends with the sums at their owners, and an all-gather begins with parts that
+// nobody adds to. Chunk r is then rank r's part.
+//
 // Message numbers: those of entropy_piece.h; hellos are notes.
 #pragma once
 
@@ -31,6 +34,7 @@
 
 #include "collective/entropy/code_cache.h"
 #include "collective/entropy/entropy_piece.h"
+#include "collective/halves.h"
 #include "collective/piece_run.h"
 
 namespace spillway::collective {
@@ -103,6 +107,7 @@ class EntropyRun final : public PieceRun<EntropyWork> {
     bool is_busy = false;  // a job of it is out
     // Touched by its job:
     bool is_prepared = false;
+    bool is_added = false;  // all that it adds
     std::vector<std::uint16_t> adding;
     std::size_t added = 0;
     std::optional<EncodedPart> encoded;
@@ -121,6 +126,7 @@ class EntropyRun final : public PieceRun<EntropyWork> {
   std::uint16_t world() const { return config_.group.world; }
   Algorithm algorithm() const { return report_.algorithm; }
   CodeUse use() const;
+  Extent own_blocks() const;
   base::Status named(const base::Status& status, std::uint16_t from) const;
 
   // `index`: of a slice where values are measured, of a piece where there are some.

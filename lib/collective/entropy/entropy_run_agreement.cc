@@ -22,8 +22,9 @@ constexpr std::uint8_t kHelloPriority = SPILLWAY_PRIORITIES - 1;
 }  // namespace
 
 void EntropyRun::measure(Slice& slice, std::uint32_t index) {
-  const std::size_t first = index * kSliceBlocks;
-  const std::size_t end = std::min(first + kSliceBlocks, tensor_.grid.blocks());
+  const Extent own = own_blocks();
+  const std::size_t first = own.first + index * kSliceBlocks;
+  const std::size_t end = std::min(first + kSliceBlocks, own.first + own.count);
   std::vector<float> values;
   for (std::size_t block = first; block < end; ++block) {
     tensor_.own(block, values);
@@ -60,7 +61,9 @@ base::Status EntropyRun::send_hellos(RunContext& context) {
     all.largest = codec::larger_scale(all.largest, slice.magnitudes.largest);
     all.sum += slice.magnitudes.sum;
   }
-  const auto mean = static_cast<float>(all.sum / static_cast<double>(operation().count));
+  const std::size_t elements =
+      input_bytes(operation(), config_.group) / element_size(operation().type);
+  const auto mean = static_cast<float>(all.sum / static_cast<double>(elements));
   const std::uint32_t shared = last_ ? last_->shared_hash() : 0;
   for (std::uint16_t peer = 0; peer < world(); ++peer) {
     sent_hellos_[peer] = {.largest = all.largest, .mean = mean, .shared = shared};
@@ -105,13 +108,14 @@ base::Status EntropyRun::agree_if_complete(RunContext& context) {
     report_.entropy.clipped += agreement_.is_predicted ? slice.clipped : 0;
   }
   content_ = make_content();
-  coder_.emplace(PieceCoder{.group = config_.group,
-                            .sequence = report_.sequence,
-                            .content = *content_,
-                            .coder_pool = coder_pool_,
-                            // A sketch puts its numbers into other blocks every time.
-                            .counts_costs = chunks_.rule == ChunkRule::kBalanced &&
-                                            tolerance().codec == Codec::kEntropy});
+  coder_.emplace(PieceCoder{
+      .group = config_.group,
+      .sequence = report_.sequence,
+      .content = *content_,
+      .coder_pool = coder_pool_,
+      // A sketch puts its numbers into other blocks every time.
+      .counts_costs = chunks_.rule == ChunkRule::kBalanced && tolerance().codec == Codec::kEntropy,
+      .adds = has_contributions(operation())});
   cut();
   progress_ = EntropyProgress::kFolding;
   return begin_pieces(context);
@@ -133,9 +137,13 @@ void EntropyRun::cut() {
   const std::span<const std::uint32_t> none;
   for (const ChunkPiece& place :
        cut_chunks(content_->grid(), chunks_, has_costs ? std::span(last_->costs) : none)) {
-    EntropyRoute route = route_of(algorithm(), config_.group, place.chunk);
+    EntropyRoute route = is_half(operation())
+                             ? half_route_of(operation().kind, config_.group, place.chunk)
+                             : route_of(algorithm(), config_.group, place.chunk);
     PieceTables tables = tables_of(place, route);
-    pieces_.emplace_back(*coder_, place, std::move(route), std::move(tables));
+    const bool only_receives = route.only_receives;
+    Piece& piece = pieces_.emplace_back(*coder_, place, std::move(route), std::move(tables));
+    piece.stage = only_receives ? EntropyStage::kGathering : EntropyStage::kReducing;
   }
 }
 
@@ -190,8 +198,10 @@ PieceTables EntropyRun::tables_of(const ChunkPiece& place, const EntropyRoute& r
       tables.received.emplace(from, std::move(*table));
     }
   }
-  tables.sum = table_of(agreement_.sums, last.sums, {place.chunk, world(), place.number},
-                        static_cast<std::uint16_t>(world() - 1), place.section);
+  const auto last_added = coder_->adds ? static_cast<std::uint16_t>(world() - 1) : place.chunk;
+  tables.sum =
+      table_of(agreement_.sums, last.sums, {place.chunk, coder_->ranks_in_sum(), place.number},
+               last_added, place.section);
   return tables;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/tolerant/payload.h"
+#include "collective/halves.h"
 
 #include <algorithm>
 #include <limits>
@@ -112,7 +113,7 @@ bool has_receipts(const Operation& operation, const Group& group) {
   const Tolerance& tolerance = *operation.tolerance;
   // A server has no part of its own, so a row of which nothing came has no sum.
   const bool may_lack_rows = group.servers > 0 && tolerance.loss_bound_ppm > 0;
-  return operation.kind != Kind::kAllGather &&
+  return has_contributions(operation) &&
          (tolerance.least_contributors > 0.0 || tolerance.feedback_tensor != 0 || may_lack_rows);
 }
 

@@ -232,11 +232,10 @@ base::Result<TolerantLayout> TolerantLayout::make(const Operation& operation, co
   layout.gather_encoding = {.precision = tolerance.gather_precision};
   const std::size_t most = std::max<std::size_t>(1, piece_bytes / sizeof(float));
   const std::uint16_t owners = group.servers > 0 ? group.servers : group.world;
-  const bool has_free_owners = operation.kind == Kind::kAllReduce;
-  const std::size_t count = operation.count * (has_free_owners ? 1U : owners);
+  const std::size_t count = tensor_elements(operation, owners);
   std::size_t first = 0;
   for (std::uint16_t shard = 0; shard < owners; ++shard) {
-    const std::size_t whose = has_free_owners ? (shard + sequence) % owners : shard;
+    const std::size_t whose = is_half(operation) ? shard : (shard + sequence) % owners;
     const std::size_t whose_share = shares.are_equal() ? shard : whose;
     const Extent extent{first, shard_of(count, owners, whose_share, shares).count};
     const auto owner = static_cast<std::uint16_t>(group.world - owners + whose);
@@ -299,7 +298,7 @@ base::Status add_up_contributions(const PieceContext& context, const wire::Messa
     write_receipts(context, rows, piece);
   }
   drop_contributions(piece);
-  if (context.operation.kind == Kind::kReduceScatter) {
+  if (!has_results(context.operation)) {
     store(context, piece.place.extent, sums);
     return {};
   }

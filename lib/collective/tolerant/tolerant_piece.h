@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "collective/halves.h"
 #include "collective/operation_run.h"
 #include "collective/shards.h"
 #include "collective/tolerant/payload.h"
@@ -108,16 +109,11 @@ struct PieceContext {
   const RunConfig& config;
   std::span<float> residual;  // of the tensor, for error feedback; or empty
 
-  // Where an extent of the tensor is in this rank's input, which the residual is like, and in its
-  // output. A rank has only its own part of an all-gather's input and of a reduce-scatter's output.
   Extent in_input(const Extent& extent) const {
-    return operation.kind == Kind::kAllGather ? in_own_part(extent) : extent;
+    return collective::in_input(operation, config.group.rank, extent);
   }
   Extent in_output(const Extent& extent) const {
-    return operation.kind == Kind::kReduceScatter ? in_own_part(extent) : extent;
-  }
-  Extent in_own_part(const Extent& extent) const {
-    return {extent.first - config.group.rank * operation.count, extent.count};
+    return collective::in_output(operation, config.group.rank, extent);
   }
   // The extent's part of the residual, which may be in a device's memory; null without one.
   float* residual_at(const Extent& extent) const {

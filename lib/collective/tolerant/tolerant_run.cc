@@ -49,8 +49,8 @@ base::Status TolerantRun::calculate(std::uint32_t index, Work work) {
       return encode_contribution(piece_context_, contribution, piece);
     case Work::kAddUp: {
       const wire::MessageId result = message_id(wire::Phase::kGather, index, rank);
-      return has_contributions() ? add_up_contributions(piece_context_, result, piece)
-                                 : encode_own_part(piece_context_, result, piece);
+      return has_contributions(operation()) ? add_up_contributions(piece_context_, result, piece)
+                                            : encode_own_part(piece_context_, result, piece);
     }
     case Work::kDecode:
       return decode_sum(piece_context_, piece);
@@ -200,7 +200,8 @@ base::Status TolerantRun::expect_contributions(std::uint32_t index, RunContext& 
   piece.result = std::make_unique<PlaneSource>(layout_.gather_plan(piece.place).value());
   piece.contributions.resize(config_.group.workers());
   piece.was_cut.resize(config_.group.workers(), false);
-  for (std::uint16_t from = 0; from < config_.group.workers() && has_contributions(); ++from) {
+  for (std::uint16_t from = 0; from < config_.group.workers() && has_contributions(operation());
+       ++from) {
     if (from == config_.group.rank) {
       ++piece.on_time;
       continue;
@@ -390,7 +391,8 @@ base::Status TolerantRun::on_sum(std::uint32_t index, RunContext& context) {
     return status;
   }
   const wire::MessageId id = message_id(wire::Phase::kGather, index, config_.group.rank);
-  for (unsigned distance = 1; distance < config_.group.world && has_results(); ++distance) {
+  for (unsigned distance = 1; distance < config_.group.world && has_results(operation());
+       ++distance) {
     const auto to =
         static_cast<std::uint16_t>((config_.group.rank + distance) % config_.group.world);
     if (to >= config_.group.workers()) {

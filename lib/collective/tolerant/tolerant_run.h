@@ -209,9 +209,6 @@ class TolerantRun final : public PieceRun<TolerantWork> {
   void restore_dropped();
   void complete_report();
 
-  // The halves that the operation has: contributions to owners, and sums back.
-  bool has_contributions() const { return operation().kind != Kind::kAllGather; }
-  bool has_results() const { return operation().kind != Kind::kReduceScatter; }
   bool has_deadlines() const { return tolerance().least_contributors > 0.0; }
   bool agrees() const { return notes_ != nullptr; }
   bool expects_receipts() const { return has_receipts(operation(), config_.group); }

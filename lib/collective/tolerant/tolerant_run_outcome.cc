@@ -356,7 +356,7 @@ void TolerantRun::restore_dropped() {
 // Reports shards as their owners said; for shards without receipts, that no rank was left out. In a
 // reduce-scatter a rank reports the shard that it owns, and in an all-gather there is no sum.
 void TolerantRun::complete_report() {
-  if (!has_contributions()) {
+  if (!has_contributions(operation())) {
     return;
   }
   std::vector<Extent> absent;
