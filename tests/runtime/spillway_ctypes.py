@@ -8,8 +8,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import spillway
-from spillway import (AVERAGE, FLOAT32, FLOAT64, INT32, INT64, MAX, MIN, SUM, Library, OperationOptions, SpillwayError,
-                      UniqueId)
+from spillway import (AVERAGE, BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, MAX, MIN, SUM, Library,
+                      OperationOptions, SpillwayError, UniqueId)
 from spillway.abi import ALGORITHMS, CODECS, Callback
 
 (OK, INVALID_ARGUMENT, LIMIT_EXCEEDED, UNAVAILABLE, INTERNAL, PEER_FAILED, MISMATCH, TIMED_OUT, ABORTED,

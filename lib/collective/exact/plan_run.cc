@@ -65,8 +65,13 @@ void PlanRun::EncodeJob::run() {
 
 void PlanRun::DecodeJob::run() {
   FloatCoderPool::Loan coders(owner_.coders_);
-  failure = (*coders).decoder.decode(came_.code(), *float_width(owner_.operation().type),
-                                     {owner_.memory(step_.span), step_.span.bytes});
+  const base::Status decoded =
+      (*coders).decoder.decode(came_.code(), *float_width(owner_.operation().type),
+                               {owner_.memory(step_.span), step_.span.bytes});
+  if (!decoded.ok()) {
+    failure = {decoded.code(), fmt::format("what rank {} sent cannot be decoded: {}", step_.peer,
+                                           decoded.message())};
+  }
 }
 
 PlanRun::PlanRun(const Operation& operation, std::uint64_t key, Plan plan, const RunConfig& config,
