@@ -355,6 +355,11 @@ class Bench(unittest.TestCase):
             self.assertGreater(min(row["encode_gb_per_s"], row["decode_gb_per_s"]), 0, row)
             if row["coder"] == "spillway" and row["sample"].startswith("normal"):
                 self.assertLess(row["bits_per_value"], 1.01 * row["entropy_bits"], row)
+        floats = json.loads(result.stdout)["floats"]
+        self.assertTrue({("normal", "float32"), ("fc_step300", "bfloat16")} <= {(row["sample"], row["type"]) for row in floats})
+        for row in floats:
+            if row["coder"] == "spillway":
+                self.assertLess(row["bits_per_value"], {"float32": 28.5, "bfloat16": 12.5}[row["type"]], row)
 
     def test_checks_are_ratios_to_crc32c(self):
         result = run("bench", "codec", "--part", "checks", "--bytes", "160", "1452", "--rounds", "1", "--json")

@@ -38,9 +38,24 @@ struct BenchCodecOptions {
 
 // ------------------------------------------------------------------ entropy coders
 
-// Size and speed of lossless coders for 8-bit numbers, beside zstd and Huff0.
+// Size and speed of lossless coders for 8-bit numbers and for floats, beside zstd and Huff0.
 
-void print_entropy_json(const std::vector<bench::EntropySpeed>& rows) {
+nlohmann::json json_of(const std::vector<bench::FloatSpeed>& floats) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const bench::FloatSpeed& row : floats) {
+    rows.push_back({{"sample", row.sample},
+                    {"type", row.type},
+                    {"coder", row.coder},
+                    {"target", row.target},
+                    {"bits_per_value", row.bits},
+                    {"encode_gb_per_s", row.encode_gigabytes_per_second},
+                    {"decode_gb_per_s", row.decode_gigabytes_per_second}});
+  }
+  return rows;
+}
+
+void print_entropy_json(const std::vector<bench::EntropySpeed>& rows,
+                        const std::vector<bench::FloatSpeed>& floats) {
   nlohmann::json out = {{"version", base::kVersion}, {"rows", nlohmann::json::array()}};
   for (const bench::EntropySpeed& row : rows) {
     out["rows"].push_back({{"sample", row.sample},
@@ -51,10 +66,12 @@ void print_entropy_json(const std::vector<bench::EntropySpeed>& rows) {
                            {"encode_gb_per_s", row.encode_gigabytes_per_second},
                            {"decode_gb_per_s", row.decode_gigabytes_per_second}});
   }
+  out["floats"] = json_of(floats);
   fmt::print("{}\n", out.dump(2));
 }
 
-void print_entropy_table(const std::vector<bench::EntropySpeed>& rows) {
+void print_entropy_table(const std::vector<bench::EntropySpeed>& rows,
+                         const std::vector<bench::FloatSpeed>& floats) {
   TextTable table(
       {"sample", "coder", "target", "bits", "over entropy", "encode GB/s", "decode GB/s"});
   for (const bench::EntropySpeed& row : rows) {
@@ -63,7 +80,13 @@ void print_entropy_table(const std::vector<bench::EntropySpeed>& rows) {
                    fmt::format("{:.3f}", row.encode_gigabytes_per_second),
                    fmt::format("{:.3f}", row.decode_gigabytes_per_second)});
   }
-  fmt::print("{}", table.to_string());
+  TextTable of_floats({"sample", "type", "coder", "target", "bits", "encode GB/s", "decode GB/s"});
+  for (const bench::FloatSpeed& row : floats) {
+    of_floats.add_row({row.sample, row.type, row.coder, row.target, fmt::format("{:.3f}", row.bits),
+                       fmt::format("{:.3f}", row.encode_gigabytes_per_second),
+                       fmt::format("{:.3f}", row.decode_gigabytes_per_second)});
+  }
+  fmt::print("{}\n{}", table.to_string(), of_floats.to_string());
 }
 
 void run_entropy(const BenchCodecOptions& options) {
@@ -73,11 +96,13 @@ void run_entropy(const BenchCodecOptions& options) {
                                        .gradients = options.gradients};
   const std::vector<bench::EntropySample> samples = bench::entropy_samples(measured);
   std::vector<bench::EntropySpeed> rows;
+  std::vector<bench::FloatSpeed> floats;
   {
-    bench::Progress progress(samples.size());
+    bench::Progress progress(samples.size() + bench::float_samples(measured));
     rows = bench::measure_entropy(samples, measured, progress);
+    floats = bench::measure_floats(measured, progress);
   }
-  options.json ? print_entropy_json(rows) : print_entropy_table(rows);
+  options.json ? print_entropy_json(rows, floats) : print_entropy_table(rows, floats);
 }
 
 // ------------------------------------------------------------------ packet checks
@@ -421,10 +446,10 @@ void add_bench_codec(CLI::App& bench) {
   command->add_flag("--json", options->json, "Print one JSON document instead of tables");
   command->add_flag("--quick", options->quick, "Fewer values and seeds: seconds, not a minute");
   command
-      ->add_option(
-          "--part", options->part,
-          "all (speed and error), speed, error, entropy (lossless coders of 8-bit numbers, "
-          "beside zstd -1 and Huff0) or checks (of packets being copied, beside CRC32C)")
+      ->add_option("--part", options->part,
+                   "all (speed and error), speed, error, entropy (lossless coders of 8-bit numbers "
+                   "and floats, "
+                   "beside zstd -1 and Huff0) or checks (of packets being copied, beside CRC32C)")
       ->check(CLI::IsMember({"all", "speed", "error", "entropy", "checks"}))
       ->capture_default_str();
   CLI::Option* device = command->add_option(

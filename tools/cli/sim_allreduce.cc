@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "collective/operation.h"
 #include "lab/presets.h"
 #include "sim/all_reduces.h"
+#include "tools/bench/codec/accuracy.h"
 #include "tools/bench/progress.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
@@ -37,6 +39,8 @@ struct SimAllreduceOptions {
   std::vector<std::string> algorithms{"auto", "direct", "hierarchical", "ring", "tree"};
   std::uint16_t ranks = 0;  // 0: every host
   unsigned bits = 0;        // 0: exact
+  std::string type = "float32";
+  std::string gradient{};  // a file; empty: Gaussian values
   unsigned count = 24;
   std::optional<std::uint64_t> seed{};
   bool json = false;
@@ -55,6 +59,16 @@ Algorithm algorithm_named(const std::string& name) {
     }
   }
   return Algorithm::kAutomatic;  // "auto"
+}
+
+collective::DataType type_named(const std::string& name) {
+  for (const collective::DataType type :
+       {collective::DataType::kFloat16, collective::DataType::kBfloat16}) {
+    if (name == collective::data_type_name(type)) {
+      return type;
+    }
+  }
+  return collective::DataType::kFloat32;
 }
 
 scenario::Scenario network_of(const SimAllreduceOptions& options) {
@@ -78,13 +92,17 @@ double bound_us(std::size_t bytes, std::uint16_t ranks, unsigned bits, base::Bit
 
 std::vector<MeasuredPlan> measure(const SimAllreduceOptions& options,
                                   const scenario::Scenario& network, std::uint16_t ranks,
-                                  std::size_t bytes, bench::Progress& progress) {
+                                  std::size_t bytes, std::span<const float> gradient,
+                                  bench::Progress& progress) {
+  const collective::DataType type = type_named(options.type);
   std::vector<MeasuredPlan> rows;
   for (const std::string& asked : options.algorithms) {
     progress.step(fmt::format("{} bytes, {}", bytes, asked));
     sim::AllReducesSetting setting{.scenario = network,
                                    .ranks = ranks,
-                                   .values = bytes / sizeof(float),
+                                   .values = bytes / collective::element_size(type),
+                                   .type = type,
+                                   .gradient = gradient,
                                    .algorithm = algorithm_named(asked),
                                    .count = options.count};
     if (options.bits > 0) {
@@ -106,13 +124,18 @@ void run_sim_allreduce(const SimAllreduceOptions& options) {
   const auto hosts =
       static_cast<std::uint16_t>(std::min<std::uint32_t>(topology.hosts(), kMostSimulatedRanks));
   const std::uint16_t ranks = options.ranks == 0 ? hosts : options.ranks;
+  std::vector<float> gradient;
+  if (!options.gradient.empty()) {
+    gradient = parsed("--gradient", bench::load_gradient(options.gradient));
+  }
   bench::Progress progress(options.sizes.size() * options.algorithms.size());
   nlohmann::json rows = nlohmann::json::array();
   TextTable table({"size", "algorithm", "used", "time", "algbw", "busbw", "x bound", "x best",
-                   "control", "repeated"});
+                   "sent", "control", "repeated"});
   for (const std::string& text : options.sizes) {
     const auto bytes = static_cast<std::size_t>(parsed("--sizes", base::parse_bytes(text)).count());
-    const std::vector<MeasuredPlan> plans = measure(options, network, ranks, bytes, progress);
+    const std::vector<MeasuredPlan> plans =
+        measure(options, network, ranks, bytes, gradient, progress);
     const auto time_us = [](const MeasuredPlan& plan) {
       return base::microseconds_of(plan.result.median());
     };
@@ -126,33 +149,43 @@ void run_sim_allreduce(const SimAllreduceOptions& options) {
       const auto data = static_cast<double>(std::max<std::uint64_t>(plan.result.data_packets, 1));
       const double control = static_cast<double>(plan.result.control_packets) / data;
       const double repeated = static_cast<double>(plan.result.repeated_packets) / data;
+      const double sent = static_cast<double>(plan.result.wire_bytes) /
+                          (2.0 * (ranks - 1) * static_cast<double>(bytes));
       table.add_row({std::to_string(bytes), plan.asked,
                      collective::algorithm_name(plan.result.algorithm), fmt::format("{:.1f}", us),
                      fmt::format("{:.4f}", bandwidth),
                      fmt::format("{:.4f}", bandwidth * 2.0 * (ranks - 1) / ranks),
                      fmt::format("{:.2f}", us / bound), fmt::format("{:.2f}", us / best),
-                     fmt::format("{:.3f}", control), fmt::format("{:.4f}", repeated)});
+                     fmt::format("{:.3f}", sent), fmt::format("{:.3f}", control),
+                     fmt::format("{:.4f}", repeated)});
       rows.push_back({{"bytes", bytes},
                       {"asked", plan.asked},
                       {"algorithm", collective::algorithm_name(plan.result.algorithm)},
                       {"time_us", us},
                       {"over_bound", us / bound},
                       {"over_best", us / best},
+                      {"sent_share", sent},
+                      {"coded_bytes", plan.result.code.bytes},
+                      {"coded_plain_bytes", plan.result.code.plain_bytes},
                       {"control_share", control},
                       {"repeated_share", repeated}});
     }
   }
   if (options.json) {
     fmt::print("{}\n",
-               nlohmann::json{{"ranks", ranks}, {"bits", options.bits}, {"rows", rows}}.dump(2));
+               nlohmann::json{
+                   {"ranks", ranks}, {"bits", options.bits}, {"type", options.type}, {"rows", rows}}
+                   .dump(2));
     return;
   }
   fmt::print(
       "{} ranks, {}, {} all-reduces of each size; the median of the second half, in virtual "
       "time\n\n"
       "{}\nTimes in us, bandwidths in GB/s. Bound: 2 (n - 1) / n of the tensor over a host's link, "
-      "without headers.\n",
-      ranks, options.bits == 0 ? "exact" : fmt::format("{} bits a value", options.bits),
+      "without headers. Sent: UDP payload of the last all-reduce, over that share of its tensor.\n",
+      ranks,
+      options.bits == 0 ? fmt::format("exact, {}", options.type)
+                        : fmt::format("{} bits a value", options.bits),
       options.count, table.to_string());
 }
 
@@ -181,6 +214,10 @@ void add_sim_allreduce(CLI::App& sim) {
       ->check(CLI::IsMember({"auto", "direct", "hierarchical", "ring", "tree"}));
   command->add_option("--bits", options->bits, "Bits a value of a tolerant all-reduce; 0: exact")
       ->check(whole_number(0, collective::kMostPrecision));
+  command->add_option("--type", options->type, "Type of the values")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+  command->add_option("--gradient", options->gradient,
+                      "Raw float32 values to reduce, again and again; by default Gaussian ones");
   command->add_option("--count", options->count, "All-reduces of each size")
       ->check(whole_number(1, kMostAllReduces));
   command
@@ -191,7 +228,8 @@ void add_sim_allreduce(CLI::App& sim) {
       "Examples:\n"
       "  spillway sim allreduce --preset oversubscribed\n"
       "  spillway sim allreduce --preset clean --set topology.hosts=16 --sizes 4k,64k\n"
-      "  spillway sim allreduce --preset congested --bits 5 --algorithms auto");
+      "  spillway sim allreduce --preset congested --bits 5 --algorithms auto\n"
+      "  spillway sim allreduce --preset clean --algorithms auto --type bfloat16 --count 40");
   command->callback([options] {
     if (options->scenario.empty() && options->preset.empty()) {
       throw CLI::RequiredError("a scenario or --preset");

@@ -15,8 +15,10 @@
 
 #include "base/bytes.h"
 #include "codec/entropy/block_coder.h"
+#include "codec/entropy/float_coder.h"
 #include "codec/reference/integer_coder.h"
 #include "codec/sample_data.h"
+#include "collective/reduction.h"
 #include "tools/bench/codec/accuracy.h"
 #include "tools/bench/command_error.h"
 
@@ -283,6 +285,97 @@ std::vector<EntropySpeed> measure_entropy(const std::vector<EntropySample>& samp
         rows.push_back(plain_speed(sample, *coder));
       }
     }
+  }
+  return rows;
+}
+
+// ------------------------------------------------------------------ floats
+
+namespace {
+
+struct FloatSample {
+  std::string name;
+  std::string type;
+  entropy::FloatWidth width;
+  std::vector<std::uint8_t> bytes;
+
+  double bits(std::size_t coded) const {
+    return 8.0 * static_cast<double>(coded) * static_cast<double>(width) /
+           static_cast<double>(bytes.size());
+  }
+};
+
+std::vector<FloatSample> samples_of(const std::string& name, std::span<const float> values) {
+  FloatSample wide{name, "float32", entropy::FloatWidth::kFour, {}};
+  FloatSample narrow{name, "bfloat16", entropy::FloatWidth::kTwo, {}};
+  for (const float value : values) {
+    base::append_le(wide.bytes, value);
+    base::append_le(narrow.bytes, collective::float_to_bfloat16(value));
+  }
+  return {std::move(wide), std::move(narrow)};
+}
+
+void check_same(const FloatSample& sample, const std::vector<std::uint8_t>& decoded) {
+  if (decoded != sample.bytes) {
+    throw CommandError("a lossless coder returned other values: report this with the sample");
+  }
+}
+
+FloatSpeed own_speed(const FloatSample& sample, const entropy::RansKernels& kernels,
+                     int repetitions) {
+  entropy::FloatEncoder encoder(kernels);
+  entropy::FloatDecoder decoder(kernels);
+  std::vector<std::uint8_t> code(2 * sample.bytes.size() + 64);
+  std::size_t size = 0;
+  const double encode = best_rate(sample.bytes.size(), repetitions, kNoPreparation, [&] {
+    size = encoder.encode(sample.bytes, sample.width, code).value_or(0);
+  });
+  std::vector<std::uint8_t> decoded(sample.bytes.size());
+  const double decode = best_rate(sample.bytes.size(), repetitions, kNoPreparation, [&] {
+    throw_unless_ok(decoder.decode(base::ByteView(code).first(size), sample.width, decoded));
+  });
+  check_same(sample, decoded);
+  return {sample.name,       sample.type, "spillway", std::string(kernels.name),
+          sample.bits(size), encode,      decode};
+}
+
+FloatSpeed zstd_speed(const FloatSample& sample, ZstdRival& rival, int repetitions) {
+  std::vector<std::uint8_t> code;
+  std::size_t size = 0;
+  const double encode = best_rate(sample.bytes.size(), repetitions, kNoPreparation,
+                                  [&] { size = rival.compress(sample.bytes, code); });
+  std::vector<std::uint8_t> decoded(sample.bytes.size());
+  const double decode = best_rate(sample.bytes.size(), repetitions, kNoPreparation, [&] {
+    rival.decompress(base::ByteView(code).first(size), decoded);
+  });
+  check_same(sample, decoded);
+  return {sample.name, sample.type, rival.name(), "", sample.bits(size), encode, decode};
+}
+
+}  // namespace
+
+std::size_t float_samples(const EntropyOptions& options) {
+  return 1 + gradient_files(options.gradients).size();
+}
+
+std::vector<FloatSpeed> measure_floats(const EntropyOptions& options, Progress& progress) {
+  std::vector<FloatSpeed> rows;
+  const auto measure = [&](const std::string& name, std::span<const float> values) {
+    progress.step(name);
+    for (const FloatSample& sample : samples_of(name, values)) {
+      for (const entropy::RansKernels* kernels : entropy::available_rans_kernels()) {
+        rows.push_back(own_speed(sample, *kernels, options.repetitions));
+      }
+      for (const ZstdUse use : {ZstdUse::kLevelOne, ZstdUse::kHuffmanOnly}) {
+        if (const auto rival = ZstdRival::open(use)) {
+          rows.push_back(zstd_speed(sample, *rival, options.repetitions));
+        }
+      }
+    }
+  };
+  measure("normal", codec::gaussian_values(options.values, 1));
+  for (const std::string& path : gradient_files(options.gradients)) {
+    measure(std::filesystem::path(path).stem().string(), value_or_throw(load_gradient(path)));
   }
   return rows;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "codec/entropy/float_coder.h"
 #include "codec/entropy/message.h"
 #include "codec/reference/reference_codec.h"
 #include "codec/sample_data.h"
@@ -209,13 +210,36 @@ constexpr std::array<unsigned, 9> kRatePlanes = {1, 2, 3, 4, 5, 6, 8, 12, 16};
 constexpr std::array<unsigned, 4> kRateLevels = {2, 3, 4, 8};
 constexpr std::array<unsigned, 11> kRateCoded = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 constexpr std::array<unsigned, 4> kRateSketch = {4, 6, 8, 10};
-constexpr std::size_t kSingleCodes = 4;  // exact, fp16, blocks, top-k
+constexpr std::size_t kSingleCodes = 5;  // exact as values and as code, fp16, blocks, top-k
 // Values that a measurement processes in total, where repetitions can be chosen.
 constexpr std::size_t kValuesPerRate = std::size_t{1} << 22;
 
 CodecSpeed exact_speed(const SpeedRun& run) {
   const double rate = memcpy_rate(run.values, run.work, run.repetitions);
   return {"exact", "memcpy", rate, rate, 32.0};
+}
+
+// As exact messages travel where links are slower than the coder.
+CodecSpeed exact_code_speed(const SpeedRun& run) {
+  constexpr auto kWidth = entropy::FloatWidth::kFour;
+  const base::ByteView values(reinterpret_cast<const std::uint8_t*>(run.values.data()),
+                              run.values.size_bytes());
+  std::vector<std::uint8_t> code(values.size());
+  entropy::FloatEncoder encoder;
+  std::optional<std::size_t> bytes;
+  const double encode = best_rate(values.size(), run.repetitions, kNoPreparation,
+                                  [&] { bytes = encoder.encode(values, kWidth, code); });
+  if (!bytes) {
+    return exact_speed(run);  // it does not shrink
+  }
+  entropy::FloatDecoder decoder;
+  const base::MutableByteView decoded(reinterpret_cast<std::uint8_t*>(run.work.data()),
+                                      run.work.size_bytes());
+  const double decode = best_rate(values.size(), run.repetitions, kNoPreparation, [&] {
+    throw_unless_ok(decoder.decode(base::ByteView(code).first(*bytes), kWidth, decoded));
+  });
+  return {"exact, coded", std::string(entropy::best_rans_kernels().name), encode, decode,
+          8.0 * static_cast<double>(*bytes) / static_cast<double>(run.values.size())};
 }
 
 // Converts as collectives convert float16 tensors.
@@ -318,6 +342,8 @@ RateDistortion measure_rates(const RateInput& input, Progress& progress) {
   SPILLWAY_CHECK(input.previous.empty() || input.previous.size() == input.gradient.size());
   RateMeter meter(input, progress);
   RateDistortion result;
+  meter.announce("exact, coded");
+  meter.add("exact", exact_code_speed(meter.run()));
   meter.announce("exact");
   meter.add("exact", exact_speed(meter.run()));
   meter.announce("fp16");

@@ -206,6 +206,24 @@ struct EntropySpeed {
 std::vector<EntropySpeed> measure_entropy(const std::vector<EntropySample>& samples,
                                           const EntropyOptions& options, Progress& progress);
 
+// Size and speed of lossless codes for floats on one core. Throughput counts 4 or 2 bytes per
+// value. zstd and Huff0 get the values' bytes as they lie. Samples are Gaussian values and the
+// gradients of the folder, as float32 and rounded to bfloat16.
+
+struct FloatSpeed {
+  std::string sample;
+  std::string type;
+  std::string coder;
+  std::string target;  // vector instruction set; empty if it uses none
+  double bits;         // per value
+  double encode_gigabytes_per_second;
+  double decode_gigabytes_per_second;
+};
+
+// One step of progress per sample.
+std::size_t float_samples(const EntropyOptions& options);
+std::vector<FloatSpeed> measure_floats(const EntropyOptions& options, Progress& progress);
+
 // ------------------------------------------------------------------ a GPU
 
 // Speed of the codecs planes and levels on a GPU, beside a device-to-device copy of the same tensor
