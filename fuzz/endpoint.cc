@@ -42,7 +42,7 @@ class Source final : public transport::PayloadSource {
     header.quanta = 1;
     header.head_bytes = 8;
     header.scale = 1.0F;
-    const std::vector<std::uint8_t> planes(header.plane_bytes(),
+    const std::vector<std::uint8_t> planes(header.payload_bytes(),
                                            static_cast<std::uint8_t>(stamp.packet));
     return wire::write_data_packet(header, planes, auth, out);
   }
@@ -51,7 +51,7 @@ class Source final : public transport::PayloadSource {
 class Sink final : public transport::PayloadSink {
  public:
   unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
-    std::vector<std::uint8_t> planes(packet.header.plane_bytes());
+    std::vector<std::uint8_t> planes(packet.header.payload_bytes());
     const std::size_t trusted = wire::copy_trusted_planes(bytes, packet, planes).bytes;
     require(std::all_of(planes.begin(), planes.begin() + static_cast<long>(trusted),
                         [&](std::uint8_t byte) {
@@ -203,7 +203,7 @@ class World {
     }
     Datagram datagram = in_flight_[command[1] % in_flight_.size()];
     datagram.bytes[command[2] % datagram.bytes.size()] = command[3];
-    if (repaired && spillway_type_of(datagram.bytes[0]) != SPILLWAY_TYPE_DATA) {
+    if (repaired && !spillway_is_data_type(spillway_type_of(datagram.bytes[0]))) {
       repair(datagram.bytes);
       is_honest_ = false;
     }
@@ -230,8 +230,7 @@ class World {
       return;
     }
     const transport::PeerSession& session = *ports_[header.source ^ 1U].session_with(header.source);
-    header.sequence =
-        wire::widen(static_cast<std::uint32_t>(header.sequence), session.newest_control);
+    header.sequence = wire::widen_counter(header.sequence, session.newest_control);
     const std::size_t end = bytes.size() - SPILLWAY_CHECK_SIZE;
     const wire::Check check = session.in.check(header.name(), base::ByteView(bytes).first(end));
     std::copy(check.bytes.begin(), check.bytes.end(), bytes.begin() + static_cast<long>(end));

@@ -26,7 +26,7 @@ void repair_head(std::vector<std::uint8_t>& packet, const PacketAuth& auth) {
   if (read_data_header(packet, header) != PacketFault::kNone || packet.size() < header.head_end()) {
     return;
   }
-  const std::size_t start = sizeof(spillway_data_header);
+  const std::size_t start = header.header_size();
   const ByteView bytes(packet);
   const Check check =
       auth.open_head(header.stamp.name(), bytes.first(start),
@@ -35,13 +35,18 @@ void repair_head(std::vector<std::uint8_t>& packet, const PacketAuth& auth) {
 }
 
 void check_bounds(const DataHeader& header, std::size_t size) {
+  require(header.packet_size() <= SPILLWAY_MAX_PACKET);
+  require(size >= header.head_end());
+  if (header.codec == Codec::kBytes) {
+    require(header.head_bytes == 0 && header.byte_count < size);
+    return;
+  }
   const std::size_t length = std::size_t{1} << header.row_log2;
   require(header.count() > 0 && header.count() % SPILLWAY_QUANTUM == 0);
   require(header.first() + header.count() <= length);
   require(header.planes >= 1 && header.planes <= SPILLWAY_MAX_PLANES);
-  require(header.head_bytes > 0 && header.head_bytes <= header.plane_bytes());
-  require(header.packet_size() <= SPILLWAY_MAX_PACKET);
-  require(size >= header.head_end() && size <= header.packet_size());
+  require(header.head_bytes > 0 && header.head_bytes <= header.payload_bytes());
+  require(size <= header.packet_size());
 }
 
 }  // namespace
@@ -60,12 +65,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   check_bounds(opened.header, packet.size());
-  std::vector<std::uint8_t> planes(opened.header.plane_bytes());
+  std::vector<std::uint8_t> planes(opened.header.payload_bytes());
   const TrustedPlanes trusted = copy_trusted_planes(packet, opened, planes);
   require(trusted.bytes >= opened.header.head_bytes && trusted.bytes <= planes.size());
   const std::size_t head = opened.header.head_end() - opened.header.head_bytes;
   require(opened.header.encrypted ||
           std::equal(planes.begin(), planes.begin() + opened.header.head_bytes,
                      packet.begin() + static_cast<long>(head)));
+  if (opened.header.codec == Codec::kBytes) {
+    std::vector<std::uint8_t> decrypted(opened.header.payload_bytes());
+    require(trusted_bytes(packet, opened, decrypted).size() == trusted.bytes);
+    require(trusted.bytes == 0 || trusted.bytes == opened.header.byte_count);
+  }
   return 0;
 }

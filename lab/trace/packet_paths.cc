@@ -219,11 +219,11 @@ std::optional<PacketCapture> read_capture(base::MutableByteView frame, std::uint
   const std::uint8_t* udp = spillway_udp_of(frame.data(), end, &layout);
   const std::uint32_t headers = layout.transport + SPILLWAY_UDP_HEADER;
   if (udp == nullptr ||
-      headers + sizeof(spillway_data_header) > std::min<std::size_t>(bytes, frame.size())) {
+      headers + sizeof(spillway_packet_header) > std::min<std::size_t>(bytes, frame.size())) {
     return std::nullopt;
   }
   spillway_frame read = {};
-  spillway_read_payload(udp + SPILLWAY_UDP_HEADER, bytes - headers, &read);
+  spillway_read_payload(udp + SPILLWAY_UDP_HEADER, end, bytes - headers, &read);
   if (read.flags == 0) {
     return std::nullopt;
   }

@@ -40,8 +40,10 @@ struct Bar {
 
 std::string_view type_name(const spillway_packet_header& header) {
   switch (spillway_type_of(header.version_type)) {
-    case SPILLWAY_TYPE_DATA:
-      return "DATA";
+    case SPILLWAY_TYPE_PLANES:
+      return "PLANES";
+    case SPILLWAY_TYPE_BYTES:
+      return "BYTES";
     case SPILLWAY_TYPE_PROBE:
       return "PROBE";
     case SPILLWAY_TYPE_STOP:
@@ -59,14 +61,13 @@ std::string_view type_name(const spillway_packet_header& header) {
   }
 }
 
-// "DATA 1>0 operation 3 signature 0x1000abcd1234 piece 2 #17": ranks, and low bits of the
-// operation.
+// "PLANES 1>0 operation 3 piece 2 #17": ranks, and low bits of the operation.
 std::string packet_name(const PacketPath& path) {
   const spillway_packet_header header = path.header();
-  std::string name = fmt::format("{} {}>{} operation {} signature {:#x} piece {}",
-                                 type_name(header), +header.source, +header.destination,
-                                 +header.operation, +header.signature, +header.piece);
-  if (spillway_type_of(header.version_type) == SPILLWAY_TYPE_DATA) {
+  std::string name =
+      fmt::format("{} {}>{} operation {} piece {}", type_name(header), +header.source,
+                  +header.destination, std::uint32_t{header.operation}, +header.piece);
+  if (spillway_is_data_type(spillway_type_of(header.version_type))) {
     name += fmt::format(" #{}", +header.packet);
   }
   return name;

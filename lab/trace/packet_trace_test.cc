@@ -20,10 +20,9 @@ constexpr std::uint32_t kTrimmedBytes = 256;
 
 spillway_packet_header data_header(std::uint16_t packet) {
   spillway_packet_header header = {};
-  header.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
+  header.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_PLANES;
   header.source = 1;
   header.operation = 3;
-  header.signature = 0x1000ABCD1234;
   header.piece = 2;
   header.service = 5 << 3 | 4;
   header.packet = packet;
@@ -117,8 +116,7 @@ void expect_whole_arrows(const Json& trace) {
 
 TEST(PacketTrace, FollowsAPacketFromSenderOverSwitchToReceiver) {
   const Json trace = trace_of(three_packets());
-  const std::vector<Json> at_hosts =
-      bars_named(trace, "DATA 1>0 operation 3 signature 0x1000abcd1234 piece 2 #17");
+  const std::vector<Json> at_hosts = bars_named(trace, "PLANES 1>0 operation 3 piece 2 #17");
   const std::vector<Json> admitted = bars_named(trace, "admitted");
   ASSERT_EQ(at_hosts.size(), 2U);
   ASSERT_EQ(admitted.size(), 1U);
@@ -145,9 +143,7 @@ TEST(PacketTrace, NamesEveryTypeAndTheRanks) {
     log.captures[0].header.version_type = static_cast<__u8>(SPILLWAY_WIRE_VERSION << 4 | type);
     log.captures[0].header.destination = 7;  // a rank, whatever its host's number
     const Json trace = trace_of(log);
-    EXPECT_EQ(bars_named(trace, name + " 1>7 operation 3 signature 0x1000abcd1234 piece 2").size(),
-              1U)
-        << name;
+    EXPECT_EQ(bars_named(trace, name + " 1>7 operation 3 piece 2").size(), 1U) << name;
   }
 }
 
@@ -158,8 +154,7 @@ TEST(PacketTrace, SaysWhatATrimLeft) {
   EXPECT_EQ(trimmed[0]["args"]["bytes"], kWholeBytes);
   EXPECT_EQ(trimmed[0]["args"]["bytes_left"], kTrimmedBytes);
   EXPECT_EQ(trimmed[0]["args"]["queue"], "control queue");
-  const std::vector<Json> at_hosts =
-      bars_named(trace, "DATA 1>0 operation 3 signature 0x1000abcd1234 piece 2 #18");
+  const std::vector<Json> at_hosts = bars_named(trace, "PLANES 1>0 operation 3 piece 2 #18");
   ASSERT_EQ(at_hosts.size(), 2U);
   EXPECT_EQ(at_hosts[1]["args"]["arrived"], "trimmed");
   EXPECT_EQ(at_hosts[1]["args"]["bytes"], kTrimmedBytes);
@@ -170,8 +165,7 @@ TEST(PacketTrace, APacketThatWasDroppedEndsAtTheSwitch) {
   const std::string reason(outcome_name(PacketOutcome::kEarly));
   const std::vector<Json> dropped = bars_named(trace, reason);
   ASSERT_EQ(dropped.size(), 1U);
-  EXPECT_EQ(bars_named(trace, "DATA 1>0 operation 3 signature 0x1000abcd1234 piece 2 #19").size(),
-            1U);
+  EXPECT_EQ(bars_named(trace, "PLANES 1>0 operation 3 piece 2 #19").size(), 1U);
   const std::vector<Json> ends = events_of(trace, "f");
   EXPECT_TRUE(std::ranges::any_of(ends, [&](const Json& end) {
     return end["ts"] == dropped[0]["ts"] && end["pid"] == dropped[0]["pid"];
@@ -377,10 +371,10 @@ Bytes data_frame(std::size_t payload_bytes) {
   spillway_store_be16(ip + 2, static_cast<std::uint32_t>(frame.size()) - SPILLWAY_ETHERNET_HEADER);
   spillway_store_be16(ip + SPILLWAY_IPV4_HEADER + 4,
                       static_cast<std::uint32_t>(SPILLWAY_UDP_HEADER + payload_bytes));
-  spillway_data_header header = {};
-  header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
+  spillway_planes_header header = {};
+  header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_PLANES;
   header.common.packet = 17;
-  header.code = SPILLWAY_PAYLOAD_PLANES << 4 | SPILLWAY_MAX_ROW_LOG2;
+  header.row_log2 = SPILLWAY_MAX_ROW_LOG2;
   header.planes = 1 << 6 | 16;
   header.quanta = 22;
   header.head_words = 20;
@@ -410,7 +404,7 @@ TEST(PacketCapture, KnowsAPacketThatWasCutAndKeptItsLengths) {
 
 TEST(PacketCapture, TakesNothingElseForSpillways) {
   Bytes other = data_frame(1400);
-  other[kHeaders] = (SPILLWAY_WIRE_VERSION + 1) << 4 | SPILLWAY_TYPE_DATA;
+  other[kHeaders] = (SPILLWAY_WIRE_VERSION + 1) << 4 | SPILLWAY_TYPE_PLANES;
   EXPECT_FALSE(read_capture(other, 1442).has_value());
   Bytes tcp = data_frame(1400);
   tcp[SPILLWAY_ETHERNET_HEADER + 9] = 6;
@@ -419,7 +413,7 @@ TEST(PacketCapture, TakesNothingElseForSpillways) {
 
 TEST(PacketCapture, ReadsNoFurtherThanThereAreBytes) {
   const Bytes frame = data_frame(1400);
-  for (std::size_t kept = 0; kept < kHeaders + sizeof(spillway_data_header); ++kept) {
+  for (std::size_t kept = 0; kept < kHeaders + sizeof(spillway_planes_header); ++kept) {
     Bytes cut(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(kept));
     EXPECT_FALSE(read_capture(cut, 1442).has_value()) << kept;
     EXPECT_FALSE(read_capture(cut, static_cast<std::uint32_t>(kept)).has_value()) << kept;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Bytes travel as they are (codec "bytes"), for everything that has to arrive exactly. A packet
-// carries a run of the message's bytes, as many as the network allows; only the last is shorter,
-// padded with zeros to a multiple of 128. A trimmed packet only shows that it was sent.
+// carries a run of the message's bytes, as many as the network allows. The first says its message's
+// signature and carries as many bytes less, so all packets but the last are equally long. A trimmed
+// packet only shows that it was sent. A message ends only when all of it came, its first packet
+// included: so no call completes with another call's bytes.
 //
 // Between ranks of one machine (LocalSource, LocalSink) a message only says where the bytes lie in
 // the sender's segment (PeerMemory), and the receiver copies them out: one packet instead of
@@ -76,7 +78,10 @@ class PeerMemory {
 
 // How packets on one carrier carry bytes: the same for all messages of a communicator that take it.
 struct ByteLayout {
-  static constexpr unsigned kPlanes = SPILLWAY_MAX_PLANES;  // of a whole packet
+  // Planes that a whole packet counts for; one that is not whole counts for one.
+  static constexpr unsigned kPlanes = SPILLWAY_MAX_PLANES;
+  static constexpr std::size_t kSignatureBytes =
+      sizeof(spillway_bytes_header) - sizeof(spillway_packet_header);
   static constexpr transport::LossPolicy kNoLoss{.loss_bound_ppm = 0, .min_planes = kPlanes};
 
   // For packets that fit the MTU and, when cut, still show which message they belong to.
@@ -84,7 +89,11 @@ struct ByteLayout {
   static ByteLayout on_stream();
 
   std::uint32_t packets(std::size_t bytes) const {
-    return static_cast<std::uint32_t>((bytes + bytes_per_packet - 1) / bytes_per_packet);
+    const std::size_t all = bytes == 0 ? 0 : kSignatureBytes + bytes;
+    return static_cast<std::uint32_t>((all + bytes_per_packet - 1) / bytes_per_packet);
+  }
+  std::size_t max_message_bytes() const {
+    return std::size_t{bytes_per_packet} * SPILLWAY_MAX_PACKETS - kSignatureBytes;
   }
 
   // Options for a message of so many bytes, all of which must arrive. The sender fills in `to`.
@@ -101,13 +110,12 @@ struct ByteLayout {
   // The bytes of a plain message that one packet carries.
   struct ByteRange {
     std::size_t first = 0;
-    std::size_t length = 0;  // 0: the packet contradicts the message
+    std::size_t length = 0;  // 0: the message has no such packet
   };
-  ByteRange range_of(const wire::DataHeader& header, std::size_t bytes) const;
+  ByteRange range_of(std::uint16_t packet, std::size_t bytes) const;
 
-  std::uint32_t bytes_per_packet = 0;
-  std::uint32_t head_bytes = 0;
-  std::uint32_t packet_bytes = 0;  // UDP payload of a full packet
+  std::uint32_t bytes_per_packet = 0;  // in all packets but the first and the last
+  std::uint32_t packet_bytes = 0;      // UDP payload of a full packet
   transport::Carrier carrier = transport::Carrier::kDatagrams;
 };
 

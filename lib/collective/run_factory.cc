@@ -53,7 +53,7 @@ PlanOptions fitted(const EngineConfig& config, const ByteLayout& layout) {
   plan.window = std::clamp<std::size_t>(room, 1, plan.window);
   plan.pair_window = std::clamp<std::size_t>(config.limits.pair_messages / config.group.world, 1,
                                              plan.pair_window);
-  plan.max_message_bytes = std::size_t{layout.bytes_per_packet} * SPILLWAY_MAX_PACKETS;
+  plan.max_message_bytes = layout.max_message_bytes();
   return plan;
 }
 

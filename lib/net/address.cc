@@ -334,7 +334,7 @@ std::optional<OutgoingRoute> route_to(const SocketAddress& address) {
 namespace {
 
 // A data packet's header with its check and one plane of one quantum of coordinates.
-constexpr unsigned kSmallestPacket = sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE + 4;
+constexpr unsigned kSmallestPacket = sizeof(spillway_planes_header) + SPILLWAY_CHECK_SIZE + 4;
 
 // MTU of the interface by which packets to `peer` leave.
 std::optional<unsigned> own_mtu(const SocketAddress& local, const SocketAddress& peer) {

@@ -496,7 +496,7 @@ void StreamPaths::use(std::uint16_t rank) {
 void StreamPaths::on_stream_packet(std::uint16_t rank, base::ByteView packet) {
   // Single messages may take the stream; control packets do if its sender found that only TCP gets
   // through.
-  const bool is_data = !packet.empty() && spillway_type_of(packet[0]) == SPILLWAY_TYPE_DATA;
+  const bool is_data = !packet.empty() && spillway_is_data_type(spillway_type_of(packet[0]));
   if (!is_data && !carrier_->is_used(rank)) {
     use(rank);
   }

@@ -85,10 +85,9 @@ bool Depacketizer::is_ours(const wire::DataHeader& header) const {
   // A header that was read but not opened has only the low bits of the epoch and the operation.
   const wire::DataStamp& stamp = header.stamp;
   wire::MessageId message = stamp.message;
-  message.operation =
-      wire::widen(static_cast<std::uint32_t>(message.operation), message_.operation);
+  message.operation = wire::widen_counter(message.operation, message_.operation);
   return stamp.job == job_.id &&
-         static_cast<std::uint16_t>(stamp.epoch) == static_cast<std::uint16_t>(job_.epoch) &&
+         static_cast<std::uint8_t>(stamp.epoch) == static_cast<std::uint8_t>(job_.epoch) &&
          message == message_;
 }
 
@@ -177,7 +176,7 @@ PacketOutcome Depacketizer::add_planes(const wire::DataHeader& header, base::Byt
     ++report_.improved;
     return PacketOutcome::kImproved;
   }
-  return planes.size() == header.plane_bytes() ? PacketOutcome::kWhole : PacketOutcome::kTrimmed;
+  return planes.size() == header.payload_bytes() ? PacketOutcome::kWhole : PacketOutcome::kTrimmed;
 }
 
 unsigned Depacketizer::planes_of(std::size_t packet) const {

@@ -28,14 +28,7 @@ constexpr unsigned kMinMtu = 576;
 constexpr unsigned kMaxMtu = 9000;
 
 // Bytes in front of the head, from the start of the UDP payload.
-constexpr std::size_t kHeadStart = sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE;
-
-std::size_t packet_size(std::size_t quanta, const Encoding& encoding, std::size_t head_capacity) {
-  const std::size_t planes = quanta * kBytesPerQuantumPlane * encoding.precision;
-  return spillway_packed_size(static_cast<__u32>(planes),
-                              static_cast<__u32>(std::min(planes, head_capacity)),
-                              SPILLWAY_PAYLOAD_PLANES);
-}
+constexpr std::size_t kHeadStart = sizeof(spillway_planes_header) + SPILLWAY_CHECK_SIZE;
 
 base::Status check_arguments(const PacketLimits& limits, const Encoding& encoding) {
   if (limits.mtu < kMinMtu || limits.mtu > kMaxMtu) {
@@ -72,27 +65,11 @@ base::Result<std::size_t> head_capacity_of(const PacketLimits& limits) {
   return std::min(room / 4 * 4, kMaxHeadBytes);
 }
 
-std::size_t choose_quanta(const PacketLimits& limits, const Encoding& encoding,
-                          std::size_t head_capacity) {
-  std::size_t quanta = SPILLWAY_MAX_QUANTA;
-  if (limits.trim_bytes != 0) {
-    quanta = std::min(quanta, head_capacity / kBytesPerQuantumPlane);
-  }
-  const std::size_t payload = limits.mtu - limits.datagram_overhead();
-  while (quanta > 0 && packet_size(quanta, encoding, head_capacity) > payload) {
-    --quanta;
-  }
-  return quanta;
-}
-
-// Reduces `quanta` so that a row's packets have equal sizes if nothing is trimmed, without adding
-// packets. Packets of one size are sent and received in batches; a short one at each row's end
-// would break them.
-std::size_t shared_out(std::size_t quanta, unsigned row_log2, const PacketLimits& limits) {
+// Reduces `quanta` so that a row's packets are as equal as quanta allow, without adding packets.
+// Packets of one size are sent and received in batches; a short one at each row's end would break
+// them.
+std::size_t shared_out(std::size_t quanta, unsigned row_log2) {
   const std::size_t row = (std::size_t{1} << row_log2) / SPILLWAY_QUANTUM;
-  if (limits.trim_bytes != 0 || quanta >= row) {
-    return quanta;
-  }
   const std::size_t packets = (row + quanta - 1) / quanta;
   return (row + packets - 1) / packets;
 }
@@ -125,15 +102,33 @@ wire::PacketAuth seeded_auth(const Job& job, wire::Protection protection) {
   return wire::PacketAuth::of_secret(secret, protection).value();
 }
 
-PacketPlan::PacketPlan(const codec::RowLayout& layout, const Encoding& encoding, std::size_t quanta,
-                       std::size_t head_capacity)
-    : layout_(layout), planes_(encoding.precision), quanta_(quanta), head_capacity_(head_capacity) {
+std::size_t PacketPlan::Shape::packet_size(std::size_t quanta) const {
+  const std::size_t bytes = quanta * kBytesPerQuantumPlane * planes;
+  return spillway_packed_size(static_cast<__u32>(bytes),
+                              static_cast<__u32>(std::min(bytes, head_capacity)),
+                              has_segmented_tails ? SPILLWAY_TAIL_SEGMENTS : SPILLWAY_TAIL_WHOLE);
+}
+
+std::size_t PacketPlan::choose_quanta(const PacketLimits& limits, const Shape& shape) {
+  std::size_t quanta = SPILLWAY_MAX_QUANTA;
+  if (limits.trim_bytes != 0) {
+    quanta = std::min(quanta, shape.head_capacity / kBytesPerQuantumPlane);
+  }
+  const std::size_t payload = limits.mtu - limits.datagram_overhead();
+  while (quanta > 0 && shape.packet_size(quanta) > payload) {
+    --quanta;
+  }
+  return quanta;
+}
+
+PacketPlan::PacketPlan(const codec::RowLayout& layout, const Shape& shape, std::size_t quanta)
+    : layout_(layout), shape_(shape), quanta_(quanta) {
   const std::size_t per_packet = coordinates_per_packet();
   const std::size_t full_row = std::size_t{1} << layout.row_log2();
   packets_per_full_row_ = (full_row + per_packet - 1) / per_packet;
   const std::size_t rows = layout.row_count();
   packet_count_ = rows == 0 ? 0 : first_packet(rows - 1) + packets_in(rows - 1);
-  max_packet_size_ = packet_size(quanta, encoding, head_capacity);
+  max_packet_size_ = shape.packet_size(quanta);
 }
 
 base::Result<PacketPlan> PacketPlan::make(std::size_t tensor_length, const PacketLimits& limits,
@@ -145,10 +140,13 @@ base::Result<PacketPlan> PacketPlan::make(std::size_t tensor_length, const Packe
   if (!head_capacity.ok()) {
     return head_capacity.status();
   }
-  const std::size_t most = choose_quanta(limits, encoding, *head_capacity);
+  const Shape shape{.planes = encoding.precision,
+                    .head_capacity = *head_capacity,
+                    .has_segmented_tails = limits.has_segmented_tails()};
+  const std::size_t most = choose_quanta(limits, shape);
   SPILLWAY_CHECK(most > 0);  // kMinMtu fits 32 coordinates of 32 planes
   const unsigned row_log2 = fitting_row_log2(encoding.row_log2, most);
-  const std::size_t quanta = shared_out(most, row_log2, limits);
+  const std::size_t quanta = shared_out(most, row_log2);
   const std::size_t per_row =
       ((std::size_t{1} << row_log2) + quanta * SPILLWAY_QUANTUM - 1) / (quanta * SPILLWAY_QUANTUM);
   const std::size_t max_values = (SPILLWAY_MAX_PACKETS / per_row) << row_log2;
@@ -159,11 +157,11 @@ base::Result<PacketPlan> PacketPlan::make(std::size_t tensor_length, const Packe
                     "precision a message carries {} values: split the tensor",
                     tensor_length, SPILLWAY_MAX_PACKETS, max_values));
   }
-  return PacketPlan(codec::RowLayout(tensor_length, row_log2), encoding, quanta, *head_capacity);
+  return PacketPlan(codec::RowLayout(tensor_length, row_log2), shape, quanta);
 }
 
 std::size_t PacketPlan::head_bytes(std::size_t count) const {
-  return std::min(head_capacity_, count / 8 * planes_);
+  return std::min(shape_.head_capacity, count / 8 * shape_.planes);
 }
 
 std::size_t PacketPlan::packets_in(std::size_t row) const {
@@ -180,10 +178,9 @@ PacketPlace PacketPlan::place(std::size_t packet) const {
 }
 
 std::size_t PacketPlan::wire_bytes() const {
-  const Encoding encoding{.precision = planes_, .row_log2 = layout_.row_log2()};
   std::size_t total = 0;
   for (std::size_t packet = 0; packet < packet_count_; ++packet) {
-    total += packet_size(place(packet).count / SPILLWAY_QUANTUM, encoding, head_capacity_);
+    total += shape_.packet_size(place(packet).count / SPILLWAY_QUANTUM);
   }
   return total;
 }
@@ -221,6 +218,7 @@ wire::DataHeader packet_header(const PacketPlan& plan, std::size_t packet,
   header.quanta = static_cast<std::uint16_t>(plan.quanta());
   header.scale = row.scale;
   header.head_bytes = static_cast<std::uint16_t>(plan.head_bytes(place.count));
+  header.has_segmented_tail = plan.has_segmented_tails();
   return header;
 }
 

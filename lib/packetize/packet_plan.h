@@ -55,12 +55,18 @@ struct PacketLimits {
   // How many bytes below trim_bytes a real trim may fall.
   unsigned trim_slack_bytes = 4;
   IpVersion ip = IpVersion::kV4;
+  bool may_be_cut = true;  // by switches of which nobody told the trim size, too
 
   // The limits of packets on a stream: the longest that the format allows, and nothing trims them.
   static constexpr PacketLimits on_stream() {
     return {.mtu = SPILLWAY_MAX_PACKET + spillway_datagram_overhead(/*is_ipv6=*/false),
-            .trim_bytes = 0};
+            .trim_bytes = 0,
+            .may_be_cut = false};
   }
+
+  // One check over a packet's whole tail saves bytes. Where cuts are at one known size, the tail is
+  // lost in each; where nobody knows, several checks save a part of it.
+  bool has_segmented_tails() const { return trim_bytes == 0 && may_be_cut; }
 
   // Bytes of the Ethernet, IP and UDP headers, and of IP and UDP alone.
   unsigned frame_overhead() const { return spillway_frame_overhead(ip == IpVersion::kV6); }
@@ -92,11 +98,12 @@ class PacketPlan {
                                        const Encoding& encoding);
 
   const codec::RowLayout& layout() const { return layout_; }
-  unsigned planes() const { return planes_; }
+  unsigned planes() const { return shape_.planes; }
   std::size_t coordinates_per_packet() const { return quanta_ * SPILLWAY_QUANTUM; }
   std::size_t quanta() const { return quanta_; }
   // Bytes of planes under the head's check in a packet with `count` coordinates.
   std::size_t head_bytes(std::size_t count) const;
+  bool has_segmented_tails() const { return shape_.has_segmented_tails; }
   std::size_t packet_count() const { return packet_count_; }
   std::size_t max_packet_size() const { return max_packet_size_; }
   // Total UDP payload bytes of all packets.
@@ -107,13 +114,22 @@ class PacketPlan {
   PacketPlace place(std::size_t packet) const;
 
  private:
-  PacketPlan(const codec::RowLayout& layout, const Encoding& encoding, std::size_t quanta,
-             std::size_t head_capacity);
+  // All packets of a plan have this in common.
+  struct Shape {
+    unsigned planes = 0;
+    std::size_t head_capacity = 0;  // most bytes of planes in a head
+    bool has_segmented_tails = true;
+
+    // Bytes of a packet with so many quanta.
+    std::size_t packet_size(std::size_t quanta) const;
+  };
+
+  PacketPlan(const codec::RowLayout& layout, const Shape& shape, std::size_t quanta);
+  static std::size_t choose_quanta(const PacketLimits& limits, const Shape& shape);
 
   codec::RowLayout layout_;
-  unsigned planes_;
+  Shape shape_;
   std::size_t quanta_;
-  std::size_t head_capacity_;
   std::size_t packets_per_full_row_;
   std::size_t packet_count_;
   std::size_t max_packet_size_;

@@ -48,7 +48,7 @@ codec::RowHeader Packetizer::encode_row(std::span<const float> tensor, std::size
 
 base::ByteView Packetizer::cut_packet(const wire::DataHeader& header) {
   encoder_.write_planes(header.first(), header.count(), plan_.planes(), planes_.data());
-  return base::ByteView(planes_).first(header.plane_bytes());
+  return base::ByteView(planes_).first(header.payload_bytes());
 }
 
 void Packetizer::append_row(std::span<const float> tensor, std::size_t row, const Job& job,

@@ -27,7 +27,8 @@ PacketPlan plan_for(std::size_t length, unsigned mtu, unsigned trim, unsigned pl
 
 TEST(PacketPlan, FillsTheMtuWhereTheTrimSizeAllows) {
   const PacketPlan plan = plan_for(1 << 20, 1500, 256);
-  EXPECT_EQ(plan.coordinates_per_packet(), 672U);
+  EXPECT_EQ(plan.coordinates_per_packet(), 704U);
+  EXPECT_EQ(plan.packets_in(0), 12U);
   EXPECT_LE(plan.max_packet_size(), 1472U);
   EXPECT_GT(plan.max_packet_size(), 1400U);
 }
@@ -40,7 +41,7 @@ TEST(PacketPlan, HeadSurvivesTheWorstCutAndHoldsAWholePlane) {
         const std::size_t count = plan.coordinates_per_packet();
         const std::size_t head = plan.head_bytes(count);
         EXPECT_GE(head, count / 8) << mtu << " " << trim;
-        EXPECT_LE(14 + 28 + 56 + head, trim - 4) << mtu << " " << trim;
+        EXPECT_LE(14 + 28 + 52 + head, trim - 4) << mtu << " " << trim;
         EXPECT_LE(plan.max_packet_size() + 28, mtu);
       }
     }
@@ -49,17 +50,27 @@ TEST(PacketPlan, HeadSurvivesTheWorstCutAndHoldsAWholePlane) {
 
 TEST(PacketPlan, SmallTrimSizesCapTheCoordinatesWhateverTheMtu) {
   EXPECT_EQ(plan_for(1 << 20, 9000, 206).coordinates_per_packet(), 832U);
-  EXPECT_EQ(plan_for(1 << 20, 9000, 128).coordinates_per_packet(), 192U);
+  EXPECT_EQ(plan_for(1 << 20, 9000, 128).coordinates_per_packet(), 224U);
 }
 
 // A row of 2^13 needs as many packets as if all but the last were full.
-TEST(PacketPlan, PacketsOfARowAreAlikeWhereNothingIsTrimmed) {
+TEST(PacketPlan, PacketsOfARowAreAlikeWhereQuantaAllowIt) {
+  const PacketPlan trimmed = plan_for(1 << 20, 1500, 384, 5);
+  EXPECT_EQ(trimmed.packets_in(0), 4U);
+  EXPECT_EQ(trimmed.place(0).count, trimmed.place(3).count);
   EXPECT_EQ(plan_for(1 << 20, 9000, 0).coordinates_per_packet(), 4096U);
   for (const unsigned precision : {9U, 16U}) {
     const PacketPlan plan = plan_for(1 << 20, 9000, 0, precision);
     EXPECT_EQ(plan.packets_in(0), 2U) << precision;
     EXPECT_EQ(plan.place(0).count, plan.place(1).count) << precision;
   }
+}
+
+TEST(PacketPlan, TailsHaveSeveralChecksOnlyWhereCutsAreAtUnknownPlaces) {
+  EXPECT_FALSE(plan_for(1 << 20, 1500, 206).has_segmented_tails());
+  EXPECT_TRUE(plan_for(1 << 20, 1500, 0).has_segmented_tails());
+  const PacketPlan streamed = PacketPlan::make(1 << 20, PacketLimits::on_stream(), {}).value();
+  EXPECT_FALSE(streamed.has_segmented_tails());
 }
 
 TEST(PacketPlan, LongPacketsHoldWholeRows) {
@@ -99,9 +110,9 @@ TEST(PacketPlan, RefusalsSayWhatWouldDo) {
     const auto plan = PacketPlan::make(length, limits, encoding);
     return plan.ok() ? std::string("ok") : plan.status().message();
   };
-  EXPECT_NE(message({.trim_bytes = 96}, {}, 10).find("smallest that works here is 106"),
+  EXPECT_NE(message({.trim_bytes = 96}, {}, 10).find("smallest that works here is 102"),
             std::string::npos);
-  EXPECT_EQ(message({.trim_bytes = 106}, {}, 10), "ok");
+  EXPECT_EQ(message({.trim_bytes = 102}, {}, 10), "ok");
   EXPECT_NE(message({.mtu = 100}, {}, 10).find("MTU 100"), std::string::npos);
   EXPECT_NE(message({}, {.precision = 33}, 10).find("outside 1..32"), std::string::npos);
   EXPECT_NE(message({}, {.row_log2 = 16}, 10).find("2^16"), std::string::npos);
@@ -110,7 +121,7 @@ TEST(PacketPlan, RefusalsSayWhatWouldDo) {
 
 TEST(PacketPlan, TinyPacketsGetShorterRows) {
   const auto plan =
-      PacketPlan::make(100'000, {.trim_bytes = 103, .trim_slack_bytes = 0}, {.row_log2 = 15});
+      PacketPlan::make(100'000, {.trim_bytes = 98, .trim_slack_bytes = 0}, {.row_log2 = 15});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->coordinates_per_packet(), 32U);
   EXPECT_EQ(plan->layout().row_log2(), 13U);  // 256 packets of 32

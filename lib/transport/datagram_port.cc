@@ -45,8 +45,8 @@ void DatagramPort::begin_epoch(const Epoch& epoch) {
 }
 
 void DatagramPort::on_datagram(base::ByteView bytes, bool marked, base::Instant now) {
-  const unsigned type = bytes.empty() ? 0 : spillway_type_of(bytes[0]);
-  const PacketFault fault = type == SPILLWAY_TYPE_DATA  ? on_data(bytes, marked, now)
+  const __u8 type = bytes.empty() ? 0 : spillway_type_of(bytes[0]);
+  const PacketFault fault = spillway_is_data_type(type) ? on_data(bytes, marked, now)
                             : type == SPILLWAY_TYPE_SUM ? on_sum(bytes, marked, now)
                                                         : on_control(bytes, now);
   faults_[static_cast<std::size_t>(fault)] += fault == PacketFault::kNone ? 0 : 1;
@@ -64,8 +64,7 @@ PacketFault DatagramPort::on_data(base::ByteView bytes, bool marked, base::Insta
     return PacketFault::kNone;  // counted by the endpoint
   }
   PeerSession& session = *peer->session;
-  stamp.number =
-      wire::widen(static_cast<std::uint32_t>(stamp.number), session.newest_on(stamp.path));
+  stamp.number = wire::widen_counter(stamp.number, session.newest_on(stamp.path));
   if (const PacketFault fault = wire::verify_head(bytes, session.in, opened);
       fault != PacketFault::kNone) {
     return fault;
@@ -75,13 +74,16 @@ PacketFault DatagramPort::on_data(base::ByteView bytes, bool marked, base::Insta
   }
   endpoint_.complete(stamp.epoch, stamp.message, *peer);
   const auto size = static_cast<std::uint32_t>(opened.header.packet_size());
-  endpoint_.on_data({.stamp = stamp,
-                     .sent_bytes = size,
-                     .marked = marked,
-                     .trimmed = bytes.size() < size,
-                     .packet = &opened,
-                     .bytes = bytes},
-                    *peer, now);
+  DataArrival arrival{.stamp = stamp,
+                      .sent_bytes = size,
+                      .marked = marked,
+                      .trimmed = bytes.size() < size,
+                      .packet = &opened,
+                      .bytes = bytes};
+  if (opened.header.codec == wire::Codec::kBytes) {
+    endpoint_.complete(arrival, *peer);
+  }
+  endpoint_.on_data(arrival, *peer, now);
   return PacketFault::kNone;
 }
 
@@ -96,8 +98,7 @@ PacketFault DatagramPort::on_control(base::ByteView bytes, base::Instant now) {
     return PacketFault::kNone;
   }
   PeerSession& session = *peer->session;
-  control_.sequence =
-      wire::widen(static_cast<std::uint32_t>(control_.sequence), session.newest_control);
+  control_.sequence = wire::widen_counter(control_.sequence, session.newest_control);
   if (const PacketFault fault = wire::verify_control_packet(bytes, session.in, control_);
       fault != PacketFault::kNone) {
     return fault;
@@ -223,7 +224,7 @@ bool DatagramPort::on_refused(std::uint16_t to, base::ByteView quoted, base::Ins
   if (quoted.empty()) {
     return false;
   }
-  const bool is_data = spillway_type_of(quoted[0]) == SPILLWAY_TYPE_DATA;
+  const bool is_data = spillway_is_data_type(spillway_type_of(quoted[0]));
   if (is_data ? !wrote_data(to, quoted, now) : !wrote_control(to, quoted)) {
     return false;
   }
@@ -239,7 +240,7 @@ bool DatagramPort::wrote_control(std::uint16_t to, base::ByteView quoted) {
     return false;
   }
   const std::uint64_t latest = endpoint_.latest_control_to(to);
-  control_.sequence = wire::widen(static_cast<std::uint32_t>(control_.sequence), latest);
+  control_.sequence = wire::widen_counter(control_.sequence, latest);
   return latest - control_.sequence < kLatest &&
          wire::verify_control_packet(quoted.first(size), session->out, control_) ==
              wire::PacketFault::kNone;
@@ -250,13 +251,13 @@ bool DatagramPort::wrote_control(std::uint16_t to, base::ByteView quoted) {
 bool DatagramPort::wrote_data(std::uint16_t to, base::ByteView quoted, base::Instant now) {
   const Peer* peer = endpoint_.find_peer(to);
   wire::DataHeader header;
-  if (peer == nullptr || quoted.size() < sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE ||
-      wire::read_data_header(quoted, header) != wire::PacketFault::kNone) {
+  if (peer == nullptr || wire::read_data_header(quoted, header) != wire::PacketFault::kNone ||
+      quoted.size() < header.header_size() + SPILLWAY_CHECK_SIZE) {
     return false;
   }
   wire::DataStamp& stamp = header.stamp;
   const std::uint64_t latest = endpoint_.latest_data_to(to, stamp.path);
-  stamp.number = wire::widen(static_cast<std::uint32_t>(stamp.number), latest);
+  stamp.number = wire::widen_counter(stamp.number, latest);
   if (stamp.message.source != endpoint_.config().rank || latest - stamp.number >= kLatestData ||
       since_stamp(now, stamp.timestamp_us) > kMoment) {
     return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <vector>
@@ -209,6 +210,165 @@ TEST_F(RefusedDatagram, FromAPeerThatOwesNothingChangesNothing) {
   port.endpoint().withdraw({.operation = 1, .source = kOwn}, kPeer, now);
   EXPECT_TRUE(port.on_refused(kPeer, control.back(), now));
   EXPECT_FALSE(death().has_value());
+}
+
+// ------------------------------------------------------------------ packets of bytes
+
+constexpr std::uint32_t kBytePackets = 4;
+constexpr std::uint16_t kBytesEach = 1000;
+
+wire::MessageId called(std::uint64_t signature) {
+  return {.operation = 1, .signature = signature, .source = kOwn};
+}
+
+class ConstantBytes final : public PayloadSource {
+ public:
+  std::size_t write(const wire::DataStamp& stamp, const wire::PacketAuth& auth,
+                    base::MutableByteView out) override {
+    wire::DataHeader header;
+    header.stamp = stamp;
+    header.codec = wire::Codec::kBytes;
+    header.byte_count = stamp.packet == 0 ? kBytesEach - 8 : kBytesEach;
+    return wire::write_data_packet(header, Bytes(header.byte_count, 7), auth, out);
+  }
+};
+
+class WholeBytes final : public PayloadSink {
+ public:
+  unsigned take(const wire::OpenedPacket& packet, base::ByteView bytes) override {
+    Bytes decrypted(packet.header.payload_bytes());
+    return wire::trusted_bytes(bytes, packet, decrypted).empty() ? 1 : SPILLWAY_MAX_PLANES;
+  }
+};
+
+// A message of bytes from one port, whose packets a test hands to the other.
+struct BytesFixture : testing::Test {
+  BytesFixture() {
+    EXPECT_TRUE(sender.add_peer(kPeer, now).ok());
+    EXPECT_TRUE(receiver.add_peer(kOwn, now).ok());
+    EXPECT_TRUE(sender.endpoint()
+                    .send({.id = called(5),
+                           .to = kPeer,
+                           .packets = kBytePackets,
+                           .packet_bytes = kBytesEach + spillway_bytes_overhead(1),
+                           .loss = {.loss_bound_ppm = 0, .min_planes = SPILLWAY_MAX_PLANES},
+                           .source = &source},
+                          now)
+                    .ok());
+    std::array<std::uint8_t, SPILLWAY_MAX_PACKET> room;
+    Route route;
+    while (const std::size_t size = sender.poll_datagram(now, room, route)) {
+      if (!route.is_control) {
+        packets.emplace_back(room.begin(), room.begin() + size);
+      }
+    }
+    EXPECT_EQ(packets.size(), kBytePackets);
+    std::ranges::sort(packets, {}, [](const Bytes& packet) {
+      return packet.at(offsetof(spillway_packet_header, packet));
+    });
+  }
+
+  static EndpointConfig peer_config() {
+    EndpointConfig config = own_config();
+    config.rank = kPeer;
+    config.limits.early_bytes = 1 << 20;
+    config.reports_unexpected = true;
+    return config;
+  }
+  void expect(std::uint64_t signature) {
+    EXPECT_TRUE(receiver.endpoint()
+                    .expect({.id = called(signature),
+                             .packets = kBytePackets,
+                             .packet_bytes = kBytesEach + spillway_bytes_overhead(1),
+                             .planes = SPILLWAY_MAX_PLANES,
+                             .loss = {.loss_bound_ppm = 0, .min_planes = SPILLWAY_MAX_PLANES},
+                             .sink = &sink},
+                            now)
+                    .ok());
+  }
+  void deliver(std::size_t packet) { receiver.on_datagram(packets[packet], false, now); }
+  template <typename Kind>
+  std::optional<Kind> next_event() {
+    Event event;
+    while (receiver.endpoint().poll_event(event)) {
+      if (const auto* found = std::get_if<Kind>(&event)) {
+        return *found;
+      }
+    }
+    return std::nullopt;
+  }
+
+  base::Instant now{base::seconds(5)};
+  ConstantBytes source;
+  WholeBytes sink;
+  DatagramPort sender{own_config(), SessionConfig()};
+  DatagramPort receiver{peer_config(), SessionConfig()};
+  std::vector<Bytes> packets;
+};
+using PacketsOfBytes = BytesFixture;
+
+TEST_F(PacketsOfBytes, FindTheMessageThatTheirPlaceNames) {
+  expect(5);
+  for (std::size_t packet = kBytePackets; packet-- > 0;) {
+    deliver(packet);
+  }
+  const auto report = next_event<ReceiveReport>();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->id, called(5));
+  EXPECT_EQ(report->whole, kBytePackets);
+}
+
+TEST_F(PacketsOfBytes, ThatCameEarlyWaitForTheirMessage) {
+  for (std::size_t packet = kBytePackets; packet-- > 1;) {
+    deliver(packet);
+  }
+  EXPECT_FALSE(next_event<UnexpectedMessage>().has_value());  // nobody knows of which call yet
+  deliver(0);
+  const auto unexpected = next_event<UnexpectedMessage>();
+  ASSERT_TRUE(unexpected.has_value());
+  EXPECT_EQ(unexpected->id, called(5));
+  expect(5);
+  const auto report = next_event<ReceiveReport>();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->whole, kBytePackets);
+}
+
+TEST_F(PacketsOfBytes, OfAnotherCallNeverCompleteAMessage) {
+  for (const bool is_early : {false, true}) {
+    BytesFixture::receiver = DatagramPort(peer_config(), SessionConfig());
+    ASSERT_TRUE(receiver.add_peer(kOwn, now).ok());
+    if (!is_early) {
+      expect(6);
+    }
+    for (std::size_t packet = kBytePackets; packet-- > 0;) {
+      deliver(packet);
+    }
+    const auto unexpected = next_event<UnexpectedMessage>();
+    ASSERT_TRUE(unexpected.has_value());
+    EXPECT_EQ(unexpected->id, called(5));
+    if (is_early) {
+      expect(6);
+    }
+    EXPECT_FALSE(next_event<ReceiveReport>().has_value());
+  }
+}
+
+TEST_F(PacketsOfBytes, CutOnTheWayCountAsTrimmed) {
+  expect(5);
+  packets[1].resize(100);
+  deliver(1);
+  EXPECT_EQ(receiver.endpoint().counters().trimmed, 1U);
+  EXPECT_EQ(receiver.endpoint().counters().too_few_planes, 1U);
+}
+
+// A host that refuses a datagram quotes its beginning.
+TEST_F(PacketsOfBytes, AreKnownByTheirBeginning) {
+  for (Bytes& quoted : packets) {
+    quoted.resize(kQuoted);
+    EXPECT_TRUE(sender.on_refused(kPeer, quoted, now));
+    quoted[kQuoted / 2] ^= 1;
+    EXPECT_FALSE(sender.on_refused(kPeer, quoted, now));
+  }
 }
 
 }  // namespace

@@ -64,8 +64,7 @@ class Endpoint::Impl {
       ++core.counters.foreign_job;
       return nullptr;
     }
-    if (static_cast<std::uint16_t>(envelope.epoch) !=
-        static_cast<std::uint16_t>(core.config.epoch)) {
+    if (static_cast<std::uint8_t>(envelope.epoch) != static_cast<std::uint8_t>(core.config.epoch)) {
       ++core.counters.other_epoch;
       return nullptr;
     }
@@ -373,7 +372,11 @@ void Endpoint::complete(std::uint64_t& epoch, wire::MessageId& message, const Pe
       message.phase == wire::Phase::kPointToPoint && message.source == core.config.rank;
   const std::uint64_t near =
       is_report ? peer.point_to_point_sent : core.floor_of(message.phase, peer);
-  message.operation = wire::widen(static_cast<std::uint32_t>(message.operation), near);
+  message.operation = wire::widen_counter(message.operation, near);
+}
+
+void Endpoint::complete(DataArrival& arrival, Peer& peer) const {
+  impl_->receiver.complete(arrival, peer);
 }
 
 void Endpoint::on_data(const DataArrival& arrival, base::Instant now) {

@@ -303,6 +303,10 @@ class Endpoint {
   // Restores the fields that packets of this peer carry only in part.
   void complete(std::uint64_t& epoch, wire::MessageId& message, const Peer& peer) const;
 
+  // Restores what packets of bytes do not say of themselves: the signature of their message, and
+  // how long they were sent. Both stay unknown if the message is.
+  void complete(DataArrival& arrival, Peer& peer) const;
+
   base::Status send(const SendOptions& options, base::Instant now);
   base::Status expect(const ReceiveOptions& options, base::Instant now);
   // Ends an incoming message as kCancelled, if it has not ended.

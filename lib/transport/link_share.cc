@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/round_trip.h"
 #include "wire/packet.h"
 
 namespace spillway::transport {
@@ -16,9 +17,11 @@ constexpr std::int64_t kFrameOverhead = spillway_frame_overhead(0) + SPILLWAY_WI
 
 base::Duration LinkShare::waited(Lane& lane, std::uint32_t transit_us, base::Instant now) {
   if (!lane.is_known) {
-    lane = {.is_known = true, .first_us = transit_us, .stretch = now};
+    lane = {.is_known = true, .latest_us = transit_us, .stretch = now};
   }
-  const auto taken = static_cast<std::int32_t>(transit_us - lane.first_us);
+  lane.taken_us += between_stamps(lane.latest_us, transit_us);
+  lane.latest_us = transit_us;
+  const std::int64_t taken = lane.taken_us;
   if (now - lane.stretch >= kLeastCounts) {
     // After a pause the old minimum is stale: clocks drifted meanwhile.
     lane.least_before_us = now - lane.stretch >= kLeastCounts * 2 ? taken : lane.least_us;
@@ -26,8 +29,7 @@ base::Duration LinkShare::waited(Lane& lane, std::uint32_t transit_us, base::Ins
     lane.stretch = now;
   }
   lane.least_us = std::min(lane.least_us, taken);
-  const std::int64_t least = std::min(lane.least_us, lane.least_before_us);
-  return base::microseconds(std::int64_t{taken} - least);
+  return base::microseconds(taken - std::min(lane.least_us, lane.least_before_us));
 }
 
 base::Duration LinkShare::add(const Arrival& arrival, base::Instant now) {

@@ -52,7 +52,7 @@ class LinkShare {
   struct Arrival {
     std::uint16_t peer = 0;
     std::int64_t bytes = 0;        // of UDP payload
-    std::uint32_t transit_us = 0;  // transit time; clocks need not agree
+    std::uint32_t transit_us = 0;  // transit time, low bits; clocks need not agree
   };
   // Returns how long the packet waited in queues.
   base::Duration add(const Arrival& arrival, base::Instant now);
@@ -67,9 +67,10 @@ class LinkShare {
   // Transit times of a peer's packets, relative to its first.
   struct Lane {
     bool is_known = false;
-    std::uint32_t first_us = 0;
-    std::int32_t least_us = 0;         // in this stretch of kLeastCounts
-    std::int32_t least_before_us = 0;  // in the stretch before
+    std::uint32_t latest_us = 0;       // transit time of the latest packet, low bits
+    std::int64_t taken_us = 0;         // the same, relative to the first packet's
+    std::int64_t least_us = 0;         // in this stretch of kLeastCounts
+    std::int64_t least_before_us = 0;  // in the stretch before
     base::Instant stretch;             // when this stretch began
   };
   struct Window {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,9 +29,10 @@ struct MessageKey {
   friend bool operator==(const MessageKey&, const MessageKey&) = default;
 };
 
+// Without the signature, which few packets say.
 inline std::uint64_t hash_of(const MessageKey& key) {
   const wire::MessageId& id = key.message;
-  const std::uint64_t place = (id.operation << 16 | id.piece) + id.signature;
+  const std::uint64_t place = id.operation << 16 | id.piece;
   const std::uint64_t who = std::uint64_t{id.source} << 24 | std::uint64_t{key.peer} << 8 |
                             static_cast<std::uint64_t>(id.phase);
   const std::uint64_t mixed = place * 0x9E3779B97F4A7C15ULL ^ who * 0xC2B2AE3D27D4EB4FULL;
@@ -50,13 +52,15 @@ class MessageTable {
   bool is_live(std::uint32_t slot) const { return slot < slots_.size() && slots_[slot].live; }
 
   std::uint32_t find(const MessageKey& key) const {
-    for (std::size_t at = home(key);; at = next(at)) {
-      const std::uint32_t slot = index_[at];
-      if (slot == kNoSlot || slots_[slot].key == key) {
-        return slot;
-      }
-    }
+    return find_if(key, [&](const MessageKey& each) { return each == key; });
   }
+  // A message with this key, whatever its signature.
+  std::uint32_t find_alike(const MessageKey& key) const {
+    return find_if(key, [&](const MessageKey& each) {
+      return each.peer == key.peer && each.message.is_alike(key.message);
+    });
+  }
+  const wire::MessageId& id_of(std::uint32_t slot) const { return slots_[slot].key.message; }
 
   // Inserts a fresh message under a key that is not there; the table must not be full.
   std::uint32_t insert(const MessageKey& key) {
@@ -101,6 +105,15 @@ class MessageTable {
   };
   static constexpr std::size_t kSmallest = 16;  // a power of two
 
+  template <typename Matches>
+  std::uint32_t find_if(const MessageKey& key, const Matches& matches) const {
+    for (std::size_t at = home(key);; at = next(at)) {
+      const std::uint32_t slot = index_[at];
+      if (slot == kNoSlot || matches(slots_[slot].key)) {
+        return slot;
+      }
+    }
+  }
   std::size_t home(const MessageKey& key) const { return hash_of(key) & (index_.size() - 1); }
   std::size_t next(std::size_t at) const { return (at + 1) & (index_.size() - 1); }
 
@@ -190,6 +203,17 @@ class EndedMessages {
     }
     const std::uint32_t slot = operation->second.find({id, id.source});
     return slot == Table::kNoSlot ? nullptr : &operation->second[slot];
+  }
+
+  // The signature of an ended message that is like this one.
+  std::optional<std::uint64_t> signature_of(const wire::MessageId& id) const {
+    const auto operation = operations_.find(operation_of(id));
+    if (operation == operations_.end()) {
+      return std::nullopt;
+    }
+    const Table& table = operation->second;
+    const std::uint32_t slot = table.find_alike({id, id.source});
+    return slot == Table::kNoSlot ? std::nullopt : std::optional(table.id_of(slot).signature);
   }
 
   void forget(std::uint64_t operation) { operations_.erase({kAmongAll, operation}); }

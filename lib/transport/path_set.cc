@@ -193,8 +193,8 @@ void PathSet::find_gaps(Path& path, const spillway_path_report& report, PathNews
 // A path that is slower or more marked than the best sits out a few turns.
 void PathSet::steer(Path& path, const spillway_path_report& report, bool is_marked,
                     base::Instant now, PathNews& news) {
-  // A report held so long that the field overflowed says nothing about the round trip.
-  const base::Duration round_trip = report.hold_us == UINT32_MAX
+  // A report held for longer than timestamps reach says nothing about the round trip.
+  const base::Duration round_trip = report.hold_us >= kStampReach
                                         ? base::Duration()
                                         : since_stamp(now, report.echo_us + report.hold_us);
   if (round_trip > base::Duration()) {

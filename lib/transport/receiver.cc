@@ -165,6 +165,31 @@ void Receiver::count_unexpected(const wire::MessageId& id, const Peer& peer) {
   }
 }
 
+void Receiver::complete(DataArrival& arrival, Peer& peer) {
+  wire::DataStamp& stamp = arrival.stamp;
+  const bool is_latest =
+      peer.latest != nullptr && !peer.latest->is_free() && peer.latest->id.is_alike(stamp.message);
+  const std::uint32_t slot =
+      is_latest ? peer.latest->slot : messages_.find_alike({stamp.message, peer.rank});
+  std::optional<std::uint64_t> signature;
+  if (slot != kNoSlot) {
+    const IncomingMessage& message = messages_[slot];
+    signature = message.id.signature;
+    // All packets but the last are equally long.
+    if (stamp.packet + 1U < message.packets) {
+      arrival.sent_bytes = message.packet_bytes;
+      arrival.trimmed = arrival.bytes.size() < arrival.sent_bytes;
+    }
+  } else if (!stamp.is_signed) {
+    signature = ended_.signature_of(stamp.message);
+    signature = signature ? signature : early_.signature_of(stamp.message);
+  }
+  if (!stamp.is_signed && signature) {
+    stamp.message.signature = *signature;
+    stamp.is_signed = true;
+  }
+}
+
 void Receiver::on_data(const DataArrival& arrival, Peer& peer, base::Instant now) {
   const wire::DataStamp& stamp = arrival.stamp;
   if (stamp.path > kStreamPath) {
@@ -238,7 +263,11 @@ void Receiver::take_unexpected(const DataArrival& arrival, Peer& peer, base::Ins
   if (!early_.is_on() || core_.is_over(stamp.message, peer)) {
     return;
   }
-  if (early_.keep(arrival, now)) {
+  const bool is_first = early_.keep(arrival, now);
+  if (!stamp.is_signed) {
+    return;  // the first packet, or a PROBE, will say which call it is of
+  }
+  if (is_first) {
     report_unexpected(stamp.message, /*contradicts=*/false);
   }
   // No credit bounds what comes over a stream.

@@ -211,6 +211,7 @@ struct EarlyMessage {
   };
 
   wire::MessageId id;
+  bool is_signed = true;  // `id` has its signature
   std::vector<Data> data;
   std::optional<wire::ControlPacket> probe;  // the latest
   std::size_t kept_bytes = 0;
@@ -222,11 +223,14 @@ class EarlyArrivals {
   explicit EarlyArrivals(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
   bool is_on() const { return max_bytes_ > 0; }
-  // True if this is the first that was heard of the message.
+  // True if this is the first that was heard of the message. Packets that do not say their
+  // message's signature are kept apart until the message is expected.
   bool keep(const DataArrival& arrival, base::Instant now);
   void keep(const wire::ControlPacket& probe);
   // Removes and returns what was kept of a message.
   std::optional<EarlyMessage> take(const wire::MessageId& id);
+  // The signature of a kept message that is like this one.
+  std::optional<std::uint64_t> signature_of(const wire::MessageId& id) const;
   std::size_t kept_bytes() const { return kept_bytes_; }
   // More than half of the room is taken.
   bool is_filling() const { return kept_bytes_ * 2 > max_bytes_; }
@@ -237,8 +241,8 @@ class EarlyArrivals {
   // Overhead of an entry, besides its bytes.
   static constexpr std::size_t kEntryBytes = sizeof(EarlyMessage::Data);
 
-  EarlyMessage* find(const wire::MessageId& id);
-  EarlyMessage& message(const wire::MessageId& id);
+  EarlyMessage* find(const wire::MessageId& id, bool is_signed);
+  EarlyMessage& message(const wire::MessageId& id, bool is_signed);
   void add(EarlyMessage& message, std::size_t bytes);
 
   std::size_t max_bytes_;
@@ -262,6 +266,7 @@ class Receiver {
     ended_.forget_before(peer, operation);
   }
 
+  void complete(DataArrival& arrival, Peer& peer);  // see Endpoint::complete()
   void on_data(const DataArrival& arrival, Peer& peer, base::Instant now);
   void on_probe(const wire::ControlPacket& packet, Peer& peer, base::Instant now);
   void on_timer(std::uint32_t slot, base::Instant now);

@@ -5,6 +5,7 @@
 #include "transport/receiver.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -244,23 +245,33 @@ bool PacketLedger::next_missing_range(std::uint32_t from, wire::BitmapRange& ran
   return true;
 }
 
-EarlyMessage* EarlyArrivals::find(const wire::MessageId& id) {
-  const auto found = std::find_if(messages_.rbegin(), messages_.rend(),
-                                  [&](const EarlyMessage& each) { return each.id == id; });
+EarlyMessage* EarlyArrivals::find(const wire::MessageId& id, bool is_signed) {
+  const auto found = std::find_if(
+      messages_.rbegin(), messages_.rend(),
+      [&](const EarlyMessage& each) { return each.is_signed == is_signed && each.id == id; });
   return found == messages_.rend() ? nullptr : &*found;
 }
 
 bool EarlyArrivals::holds(const wire::MessageId& id) {
-  EarlyMessage* kept = is_filling() ? find(id) : nullptr;
+  EarlyMessage* kept = is_filling() ? find(id, /*is_signed=*/true) : nullptr;
   return kept != nullptr && !std::exchange(kept->is_held, true);
 }
 
-EarlyMessage& EarlyArrivals::message(const wire::MessageId& id) {
-  if (EarlyMessage* found = find(id); found != nullptr) {
+std::optional<std::uint64_t> EarlyArrivals::signature_of(const wire::MessageId& id) const {
+  const auto found = std::find_if(
+      messages_.rbegin(), messages_.rend(),
+      [&](const EarlyMessage& each) { return each.is_signed && each.id.is_alike(id); });
+  return found == messages_.rend() ? std::nullopt : std::optional(found->id.signature);
+}
+
+EarlyMessage& EarlyArrivals::message(const wire::MessageId& id, bool is_signed) {
+  if (EarlyMessage* found = find(id, is_signed); found != nullptr) {
     return *found;
   }
-  messages_.emplace_back().id = id;
-  return messages_.back();
+  EarlyMessage& added = messages_.emplace_back();
+  added.id = id;
+  added.is_signed = is_signed;
+  return added;
 }
 
 void EarlyArrivals::add(EarlyMessage& message, std::size_t bytes) {
@@ -276,7 +287,7 @@ bool EarlyArrivals::keep(const DataArrival& arrival, base::Instant now) {
   if (arrival.bytes.size() + kEntryBytes > max_bytes_) {
     return false;
   }
-  EarlyMessage& kept = message(arrival.stamp.message);
+  EarlyMessage& kept = message(arrival.stamp.message, arrival.stamp.is_signed);
   const bool is_first = kept.data.empty() && !kept.probe;
   EarlyMessage::Data& data = kept.data.emplace_back();
   data.arrival = arrival;
@@ -293,7 +304,7 @@ void EarlyArrivals::keep(const wire::ControlPacket& probe) {
   if (sizeof(probe) > max_bytes_) {
     return;
   }
-  EarlyMessage& kept = message(probe.message);
+  EarlyMessage& kept = message(probe.message, /*is_signed=*/true);
   const bool is_first = !kept.probe;
   kept.probe = probe;
   if (is_first) {
@@ -302,14 +313,21 @@ void EarlyArrivals::keep(const wire::ControlPacket& probe) {
 }
 
 std::optional<EarlyMessage> EarlyArrivals::take(const wire::MessageId& id) {
-  const auto found = std::find_if(messages_.begin(), messages_.end(),
-                                  [&](const EarlyMessage& each) { return each.id == id; });
-  if (found == messages_.end()) {
-    return std::nullopt;
+  std::optional<EarlyMessage> taken;
+  for (auto each = messages_.begin(); each != messages_.end();) {
+    if (each->is_signed ? each->id != id : !each->id.is_alike(id)) {
+      ++each;
+      continue;
+    }
+    kept_bytes_ -= each->kept_bytes;
+    if (!taken) {
+      taken = std::move(*each);
+    } else {
+      std::move(each->data.begin(), each->data.end(), std::back_inserter(taken->data));
+      taken->probe = taken->probe ? taken->probe : each->probe;
+    }
+    each = messages_.erase(each);
   }
-  EarlyMessage taken = std::move(*found);
-  messages_.erase(found);
-  kept_bytes_ -= taken.kept_bytes;
   return taken;
 }
 

@@ -554,7 +554,8 @@ void Sender::check_for_stall(OutgoingMessage& message, base::Instant now) {
 }
 
 PayloadSource* Sender::source_of(const wire::DataStamp& stamp, std::uint16_t to) {
-  const std::uint32_t slot = messages_.find({stamp.message, to});
+  const MessageKey key{stamp.message, to};
+  const std::uint32_t slot = stamp.is_signed ? messages_.find(key) : messages_.find_alike(key);
   return slot != kNoSlot && stamp.packet < messages_[slot].packets ? messages_[slot].source
                                                                    : nullptr;
 }

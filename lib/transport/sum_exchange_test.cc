@@ -319,8 +319,8 @@ struct Forger {
     header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_SUM;
     header.common.source = from;
     header.common.destination = to;
-    header.common.operation = static_cast<std::uint32_t>(id.operation);
-    header.common.signature = id.signature;
+    header.common.operation = wire::low_counter(id.operation);
+    header.signature = id.signature;
     header.common.piece = id.piece;
     header.common.packet = static_cast<std::uint16_t>(chunk);
     header.kind = static_cast<std::uint8_t>(kind);

@@ -101,17 +101,17 @@ void write_header(const ControlPacket& packet, base::MutableByteView out) {
   raw.common.version_type =
       static_cast<__u8>(SPILLWAY_WIRE_VERSION << 4 | static_cast<unsigned>(packet.type));
   raw.common.job = packet.job;
-  raw.common.epoch = static_cast<__u16>(packet.epoch);
+  raw.common.epoch = static_cast<__u8>(packet.epoch);
   raw.common.source = packet.source;
   raw.common.destination = packet.destination;
-  raw.common.operation = static_cast<__u32>(packet.message.operation);
-  raw.common.signature = packet.message.signature;
+  raw.common.operation = low_counter(packet.message.operation);
   raw.common.piece = packet.message.piece;
   raw.common.service = static_cast<__u8>(static_cast<unsigned>(packet.message.phase) << 6);
   raw.common.path = packet.path;
-  raw.common.timestamp_us = packet.timestamp_us;
+  raw.common.number = low_counter(packet.sequence);
+  raw.common.timestamp_us = low_counter(packet.timestamp_us);
+  raw.signature = packet.message.signature;
   raw.message_source = packet.message.source;
-  raw.sequence = static_cast<__u32>(packet.sequence);
   raw.generation = packet.generation;
   std::memcpy(out.data(), &raw, sizeof raw);
 }
@@ -293,13 +293,13 @@ void take_header(const spillway_control_header& raw, ControlPacket& packet) {
   packet.source = raw.common.source;
   packet.destination = raw.common.destination;
   packet.message = {.operation = raw.common.operation,
-                    .signature = raw.common.signature,
+                    .signature = raw.signature,
                     .piece = raw.common.piece,
                     .source = raw.message_source,
                     .phase = static_cast<Phase>(spillway_phase_of(raw.common.service))};
   packet.path = raw.common.path;
   packet.timestamp_us = raw.common.timestamp_us;
-  packet.sequence = raw.sequence;
+  packet.sequence = raw.common.number;
   packet.generation = raw.generation;
 }
 
@@ -383,7 +383,7 @@ PacketFault open_control_packet(base::ByteView bytes, const PacketAuth& auth, Co
   if (fault != PacketFault::kNone) {
     return fault;
   }
-  packet.sequence = widen(static_cast<std::uint32_t>(packet.sequence), near);
+  packet.sequence = widen_counter(packet.sequence, near);
   return verify_control_packet(bytes, auth, packet);
 }
 

@@ -6,7 +6,11 @@
 // A reader trusts only received bytes and their checks. It takes a packet in two steps: first the
 // header with its head (all or nothing), then as many further planes as have a good check. A header
 // that was read satisfies every bound stated here, so later code need not check them again. IP and
-// UDP lengths play no part; a packet shorter than its header promises was cut.
+// UDP lengths play no part; a packet of planes shorter than its header promises was cut. A packet
+// of bytes does not say how long it was: one that was cut fails the check of its bytes.
+//
+// Only the first packet of bytes of a message says the message's signature. The transport fills it
+// in for the others, from what it knows of the message (DataStamp::is_signed).
 //
 // Plain values and stateless functions; nothing allocates.
 #pragma once
@@ -42,8 +46,8 @@ const char* packet_fault_name(PacketFault fault);
 
 // How to read a packet's planes.
 enum class Codec : std::uint8_t {
-  kPlanes = SPILLWAY_PAYLOAD_PLANES,
-  kBytes = SPILLWAY_PAYLOAD_BYTES,  // unchanged bytes; usable only as a whole
+  kPlanes = SPILLWAY_TYPE_PLANES,
+  kBytes = SPILLWAY_TYPE_BYTES,  // unchanged bytes; usable only as a whole
 };
 
 // A message's role in its operation.
@@ -62,20 +66,37 @@ struct MessageId {
   std::uint16_t source = 0;     // rank that sends it
   Phase phase = Phase::kReduce;
 
+  // Equal, whatever the signatures.
+  bool is_alike(const MessageId& other) const {
+    return operation == other.operation && piece == other.piece && source == other.source &&
+           phase == other.phase;
+  }
   friend bool operator==(const MessageId&, const MessageId&) = default;
 };
 
 // The number nearest to `near` whose low bits are `low`. Counters have 64 bits and never repeat a
 // value, but packets carry only their low bits, so a receiver takes the value nearest to its own
-// count. It is right unless the counter moved by half the range of the low bits: two thousand
-// million lost packets in a row. A wrong guess is detected, because the packet's check covers the
-// whole counter.
-template <std::unsigned_integral Low>
-constexpr std::uint64_t widen(Low low, std::uint64_t near) {
-  constexpr std::uint64_t kRange = std::uint64_t{1} << (8 * sizeof(Low));
-  const std::uint64_t ahead = static_cast<Low>(low - static_cast<Low>(near));
+// count. It is right unless the counter moved by half the range of the low bits: eight million lost
+// packets in a row over one path. A wrong guess of a packet's number is detected, because the
+// packet's check covers the whole number.
+template <unsigned kBits>
+constexpr std::uint64_t widen(std::uint64_t low, std::uint64_t near) {
+  constexpr std::uint64_t kRange = std::uint64_t{1} << kBits;
+  const std::uint64_t ahead = (low - near) & (kRange - 1);
   const bool is_behind = ahead >= kRange / 2 && near + ahead >= kRange;
   return near + ahead - (is_behind ? kRange : 0);
+}
+template <std::unsigned_integral Low>
+constexpr std::uint64_t widen(Low low, std::uint64_t near) {
+  return widen<8 * sizeof(Low)>(low, near);
+}
+
+// Operations, numbers and timestamps, as headers carry them.
+constexpr std::uint32_t low_counter(std::uint64_t counter) {
+  return static_cast<std::uint32_t>(counter & ((1U << SPILLWAY_COUNTER_BITS) - 1));
+}
+constexpr std::uint64_t widen_counter(std::uint64_t low, std::uint64_t near) {
+  return widen<SPILLWAY_COUNTER_BITS>(low, near);
 }
 
 // ------------------------------------------------------------------ headers
@@ -98,6 +119,7 @@ struct DataStamp {
   bool retransmit : 1 = false;
   bool report : 1 = false;         // the sender waits for a report
   bool requires_some : 1 = false;  // a PROBE says how many packets of the message must arrive
+  bool is_signed : 1 = true;       // `message` has its signature
 
   PacketName name() const { return {number, path, PacketName::Kind::kData}; }
 };
@@ -106,14 +128,19 @@ struct DataHeader {
   DataStamp stamp;
   bool encrypted = false;  // `scale` stays encrypted until the packet is opened
   Codec codec = Codec::kPlanes;
+  std::uint16_t byte_count = 0;  // Codec::kBytes: bytes carried, as far as the packet reaches
+  bool is_code = false;          // Codec::kBytes: floats as code, in fewer packets
+
+  // The rest is of Codec::kPlanes.
   std::uint8_t row_log2 = 0;   // SPILLWAY_MIN_ROW_LOG2 .. SPILLWAY_MAX_ROW_LOG2
   std::uint8_t rotations = 0;  // 0 only for rows with scale 0 or NaN
   std::uint8_t planes = 0;     // 1 .. SPILLWAY_MAX_PLANES
   std::uint8_t slot = 0;
   std::uint16_t row = 0;
-  std::uint16_t quanta = 0;      // 1 .. SPILLWAY_MAX_QUANTA
-  std::uint16_t head_bytes = 0;  // > 0, a multiple of 4, at most plane_bytes()
-  float scale = 0.0F;            // 0, NaN, or finite and positive
+  std::uint16_t quanta = 0;        // 1 .. SPILLWAY_MAX_QUANTA
+  std::uint16_t head_bytes = 0;    // > 0, a multiple of 4, at most plane_bytes()
+  bool has_segmented_tail = true;  // a check per SPILLWAY_TAIL_SEGMENT bytes behind the head
+  float scale = 0.0F;              // 0, NaN, or finite and positive
 
   // Coordinates [first(), first() + count()) of the row.
   std::size_t first() const { return std::size_t{slot} * quanta * SPILLWAY_QUANTUM; }
@@ -121,33 +148,42 @@ struct DataHeader {
     const std::size_t length = std::size_t{1} << row_log2;
     return std::min(std::size_t{quanta} * SPILLWAY_QUANTUM, length - std::min(length, first()));
   }
-  // Bytes of all planes.
-  std::size_t plane_bytes() const { return count() / 8 * planes; }
-  // Bytes of the packet up to the end of its head, and in total.
-  std::size_t head_end() const {
-    return sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE + head_bytes;
+  // Bytes of all planes, or of a packet of bytes.
+  std::size_t payload_bytes() const {
+    return codec == Codec::kBytes ? byte_count : count() / 8 * planes;
   }
+  std::size_t header_size() const {
+    return codec == Codec::kBytes ? spillway_bytes_header_size(stamp.packet)
+                                  : sizeof(spillway_planes_header);
+  }
+  // Bytes of the packet up to the end of its head, and in total.
+  std::size_t head_end() const { return header_size() + SPILLWAY_CHECK_SIZE + head_bytes; }
   std::size_t packet_size() const {
-    return spillway_packed_size(static_cast<__u32>(plane_bytes()), head_bytes,
-                                static_cast<__u8>(codec));
+    return codec == Codec::kBytes
+               ? spillway_bytes_overhead(stamp.packet) + std::size_t{byte_count}
+               : spillway_packed_size(static_cast<__u32>(payload_bytes()), head_bytes, tail());
   }
   // Bytes of every tail segment but the last.
   std::size_t segment_bytes() const {
-    return codec == Codec::kBytes ? plane_bytes() - head_bytes : SPILLWAY_TAIL_SEGMENT;
+    return tail() == SPILLWAY_TAIL_SEGMENTS ? SPILLWAY_TAIL_SEGMENT : payload_bytes() - head_bytes;
+  }
+  std::uint8_t tail() const {
+    return codec == Codec::kPlanes && has_segmented_tail ? SPILLWAY_TAIL_SEGMENTS
+                                                         : SPILLWAY_TAIL_WHOLE;
   }
 };
 
 // ------------------------------------------------------------------ whole packets
 
-// Writes the 48 header bytes. The header must be valid.
+// Writes the header. It must be valid.
 void write_data_header(const DataHeader& header, base::MutableByteView out);
 
-// Reads and validates the header of `packet`; ignores everything after it.
+// Reads and validates the header of `packet`; ignores everything after it but its length.
 PacketFault read_data_header(base::ByteView packet, DataHeader& header);
 
-// Writes a packet of header.packet_size() bytes and returns that size. `planes` holds
-// header.plane_bytes() bytes. `auth`, not header.encrypted, decides whether it is encrypted.
-std::size_t write_data_packet(const DataHeader& header, base::ByteView planes,
+// Writes a packet of header.packet_size() bytes and returns that size. `payload` holds
+// header.payload_bytes() bytes. `auth`, not header.encrypted, decides whether it is encrypted.
+std::size_t write_data_packet(const DataHeader& header, base::ByteView payload,
                               const PacketAuth& auth, base::MutableByteView out);
 
 struct OpenedPacket {
@@ -163,18 +199,21 @@ PacketFault open_data_packet(base::ByteView packet, const PacketAuth& auth, Open
                              std::uint64_t near = 0);
 
 struct TrustedPlanes {
-  std::size_t bytes;  // leading bytes of the planes that may be decoded
-  bool corrupt_tail;  // a tail segment arrived and did not match its check
+  std::size_t bytes;  // leading bytes of the payload that may be used
+  // A tail segment arrived and did not match its check; or a packet of bytes was cut, which its
+  // length does not show.
+  bool corrupt_tail;
 };
 
-// Copies the trusted planes of an opened packet to `out`, which has room for header.plane_bytes().
-// The head and every tail segment before the first missing or corrupt one are trusted. The rest of
-// `out` may be overwritten with garbage.
+// Copies the trusted payload of an opened packet to `out`, which has room for
+// header.payload_bytes(). The head and every tail segment before the first missing or corrupt one
+// are trusted; of bytes, all or nothing. The rest of `out` may be overwritten with garbage.
 TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& opened,
                                   base::MutableByteView out);
 
-// Returns the trusted bytes of an opened packet (Codec::kBytes) in place, without copying. Those of
-// an encrypted packet are decrypted into `decrypted`, which has room for header.plane_bytes().
+// Returns the trusted bytes of an opened packet (Codec::kBytes) in place, without copying: all or
+// none. Those of an encrypted packet are decrypted into `decrypted`, which has room for
+// header.payload_bytes().
 base::ByteView trusted_bytes(base::ByteView packet, const OpenedPacket& opened,
                              base::MutableByteView decrypted);
 

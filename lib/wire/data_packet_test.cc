@@ -18,7 +18,7 @@ namespace {
 const std::array<std::uint8_t, 16> kSecret = {1, 2,  3,  4,  5,  6,  7,  8,
                                               9, 10, 11, 12, 13, 14, 15, 16};
 
-constexpr std::uint64_t kPayloadRange = std::uint64_t{1} << 32;
+constexpr std::uint64_t kPayloadRange = std::uint64_t{1} << 24;
 
 DataHeader example_header() {
   return {.stamp = {.message = {.operation = 99,
@@ -32,7 +32,7 @@ DataHeader example_header() {
                     .job = 0x1234,
                     .destination = 8,
                     .packet = 47,
-                    .path = 200,
+                    .path = 60,
                     .priority = 6,
                     .importance = 3,
                     .last = true,
@@ -58,7 +58,7 @@ PacketAuth auth_for(Protection protection, std::uint8_t key = 1) {
 struct Example {
   explicit Example(Protection protection) : auth(auth_for(protection)), header(example_header()) {
     base::RandomSequence random(1);
-    planes.resize(header.plane_bytes());
+    planes.resize(header.payload_bytes());
     for (std::uint8_t& byte : planes) {
       byte = static_cast<std::uint8_t>(random.next_word());
     }
@@ -77,7 +77,7 @@ struct Example {
 };
 
 TEST(PacketHeader, IsTheSameInCAndCpp) {
-  EXPECT_EQ(spillway_test_data_header_size(), sizeof(spillway_data_header));
+  EXPECT_EQ(spillway_test_data_header_size(), sizeof(spillway_planes_header));
 }
 
 TEST(DataHeader, ReadsBackEveryField) {
@@ -96,8 +96,8 @@ TEST(DataHeader, ReadsBackEveryField) {
     EXPECT_TRUE(read.stamp.last && read.stamp.retransmit);
     EXPECT_EQ(read.stamp.priority, 6);
     EXPECT_EQ(read.stamp.importance, 3);
-    EXPECT_EQ(read.stamp.path, 200);
-    EXPECT_EQ(read.stamp.timestamp_us, 0xDEADBEEF);
+    EXPECT_EQ(read.stamp.path, 60);
+    EXPECT_EQ(read.stamp.timestamp_us, 0xADBEEFU);
     EXPECT_EQ(read.row_log2, 13);
     EXPECT_EQ(read.rotations, 2);
     EXPECT_EQ(read.planes, 16);
@@ -125,11 +125,10 @@ TEST(DataHeader, RefusesEveryFieldOutsideItsRange) {
     return read_data_header(packet, header);
   };
   EXPECT_EQ(fault_with(0, 0x11), PacketFault::kVersion);
-  EXPECT_EQ(fault_with(0, 0x32), PacketFault::kType);
+  EXPECT_EQ(fault_with(0, 0x42), PacketFault::kType);
   EXPECT_EQ(fault_with(1, 0x80), PacketFault::kField);   // unknown flag
-  EXPECT_EQ(fault_with(32, 0x3D), PacketFault::kField);  // unknown codec
-  EXPECT_EQ(fault_with(32, 0x2D), PacketFault::kField);  // bytes have no scale
-  EXPECT_EQ(fault_with(32, 0x17), PacketFault::kField);  // row of 2^7
+  EXPECT_EQ(fault_with(19, 65), PacketFault::kField);    // a path beyond the stream
+  EXPECT_EQ(fault_with(32, 7), PacketFault::kField);     // row of 2^7
   EXPECT_EQ(fault_with(33, 0x00), PacketFault::kField);  // no planes
   EXPECT_EQ(fault_with(33, 0x61), PacketFault::kField);  // 33 planes
   EXPECT_EQ(fault_with(33, 0x10), PacketFault::kField);  // a scale but no rotation
@@ -137,9 +136,9 @@ TEST(DataHeader, RefusesEveryFieldOutsideItsRange) {
   EXPECT_EQ(fault_with(37, 0), PacketFault::kField);     // the second of 256 quanta
   EXPECT_EQ(fault_with(37, 255), PacketFault::kField);   // longer than any packet
   EXPECT_EQ(fault_with(38, 0), PacketFault::kField);     // no head
-  EXPECT_EQ(fault_with(39, 1), PacketFault::kField);     // a reserved byte
-  EXPECT_EQ(fault_with(47, 0xBE), PacketFault::kField);  // negative scale
-  EXPECT_EQ(fault_with(47, 0x7F), PacketFault::kField);  // infinite or NaN scale with rotations
+  EXPECT_EQ(fault_with(39, 2), PacketFault::kField);     // a reserved byte
+  EXPECT_EQ(fault_with(43, 0xBE), PacketFault::kField);  // negative scale
+  EXPECT_EQ(fault_with(43, 0x7F), PacketFault::kField);  // infinite or NaN scale with rotations
 }
 
 TEST(DataPacket, HoldsAWholeRowOfTheDefaultLength) {
@@ -148,7 +147,7 @@ TEST(DataPacket, HoldsAWholeRowOfTheDefaultLength) {
   header.planes = 8;
   header.quanta = SPILLWAY_MAX_QUANTA;
   ASSERT_EQ(header.count(), 8192U);
-  const std::vector<std::uint8_t> planes(header.plane_bytes(), 0x5A);
+  const std::vector<std::uint8_t> planes(header.payload_bytes(), 0x5A);
   std::vector<std::uint8_t> packet(header.packet_size());
   const PacketAuth auth = auth_for(Protection::kTags);
   ASSERT_EQ(write_data_packet(header, planes, auth, packet), packet.size());
@@ -166,7 +165,7 @@ TEST(DataPacket, IsTrustedExactlyUpToTheLastWholeCheck) {
       const base::ByteView cut = base::ByteView(example.packet).first(size);
       OpenedPacket opened;
       const PacketFault fault = example.open(cut, opened);
-      if (size < sizeof(spillway_data_header)) {
+      if (size < sizeof(spillway_planes_header)) {
         ASSERT_EQ(fault, PacketFault::kTooShort);
         continue;
       }
@@ -213,32 +212,114 @@ TEST(DataPacket, EveryFlippedBitIsNoticed) {
   }
 }
 
-TEST(DataPacket, OfBytesHasOneTailSegment) {
+TEST(DataPacket, HasOneTailCheckWhereTheTrimSizeIsKnown) {
+  Example example(Protection::kTags);
+  example.header.has_segmented_tail = false;
+  std::vector<std::uint8_t> packet(example.header.packet_size());
+  EXPECT_EQ(packet.size(), 44U + 1408U + 2 * 8U);
+  write_data_packet(example.header, example.planes, example.auth, packet);
+  for (std::size_t size = example.header.head_end(); size <= packet.size(); ++size) {
+    const base::ByteView cut = base::ByteView(packet).first(size);
+    OpenedPacket opened;
+    ASSERT_EQ(example.open(cut, opened), PacketFault::kNone);
+    std::vector<std::uint8_t> planes(example.planes.size());
+    const TrustedPlanes trusted = copy_trusted_planes(cut, opened, planes);
+    EXPECT_EQ(trusted.bytes, size == packet.size() ? planes.size() : example.header.head_bytes);
+    EXPECT_FALSE(trusted.corrupt_tail);
+  }
+}
+
+// ------------------------------------------------------------------ packets of bytes
+
+struct BytesExample {
+  BytesExample(Protection protection, std::uint16_t index)
+      : auth(auth_for(protection)), bytes(index == 0 ? 1424 : 1432, 0x77) {
+    header.stamp = example_header().stamp;
+    header.stamp.packet = index;
+    header.codec = Codec::kBytes;
+    header.byte_count = static_cast<std::uint16_t>(bytes.size());
+    packet.resize(header.packet_size());
+    EXPECT_EQ(write_data_packet(header, bytes, auth, packet), packet.size());
+  }
+
+  PacketFault open(base::ByteView cut, OpenedPacket& opened) const {
+    return open_data_packet(cut, auth, opened, header.stamp.number - 9);
+  }
+
+  PacketAuth auth;
   DataHeader header;
-  header.codec = Codec::kBytes;
-  header.row_log2 = SPILLWAY_MAX_ROW_LOG2;
-  header.planes = SPILLWAY_MAX_PLANES;
-  header.quanta = 11;
-  header.head_bytes = 104;
-  const std::vector<std::uint8_t> bytes(header.plane_bytes(), 0x77);
-  EXPECT_EQ(bytes.size(), 1408U);
-  EXPECT_EQ(header.packet_size(), 48U + 1408U + 2 * 8U);  // fills an Ethernet frame
+  std::vector<std::uint8_t> bytes;
+  std::vector<std::uint8_t> packet;
+};
+
+TEST(BytesPacket, AddsFortyBytesOrEightMoreForTheSignature) {
   for (const Protection protection : kProtections) {
-    const PacketAuth auth = auth_for(protection);
-    std::vector<std::uint8_t> packet(header.packet_size());
-    write_data_packet(header, bytes, auth, packet);
-    for (const std::size_t size : {packet.size(), packet.size() - 1, header.head_end()}) {
-      const base::ByteView cut = base::ByteView(packet).first(size);
+    for (const std::uint16_t index : {0, 1, 65535}) {
+      const BytesExample example(protection, index);
+      EXPECT_EQ(example.packet.size(), 1472U);  // fills an Ethernet frame
       OpenedPacket opened;
-      ASSERT_EQ(open_data_packet(cut, auth, opened), PacketFault::kNone);
-      std::vector<std::uint8_t> read(bytes.size());
-      const TrustedPlanes trusted = copy_trusted_planes(cut, opened, read);
-      EXPECT_EQ(trusted.bytes, size == packet.size() ? 1408U : 104U);
-      EXPECT_FALSE(trusted.corrupt_tail);
-      EXPECT_TRUE(size < packet.size() || read == bytes);
+      ASSERT_EQ(example.open(example.packet, opened), PacketFault::kNone);
+      const DataStamp& read = opened.header.stamp;
+      EXPECT_EQ(read.is_signed, index == 0);
+      EXPECT_EQ(read.message.signature, index == 0 ? example.header.stamp.message.signature : 0);
+      EXPECT_TRUE(read.message.is_alike(example.header.stamp.message));
+      EXPECT_EQ(read.number, example.header.stamp.number);
+      EXPECT_EQ(read.packet, index);
+      std::vector<std::uint8_t> scratch(example.bytes.size());
+      const base::ByteView came = trusted_bytes(example.packet, opened, scratch);
+      EXPECT_TRUE(std::ranges::equal(came, example.bytes));
     }
   }
 }
+
+TEST(BytesPacket, ThatWasCutShowsOnlyThatItWasSent) {
+  for (const Protection protection : kProtections) {
+    const BytesExample example(protection, 1);
+    for (std::size_t size = 0; size < example.packet.size(); ++size) {
+      const base::ByteView cut = base::ByteView(example.packet).first(size);
+      OpenedPacket opened;
+      const PacketFault fault = example.open(cut, opened);
+      if (size < 32) {
+        ASSERT_EQ(fault, size < 24 ? PacketFault::kTooShort : PacketFault::kCutInHead) << size;
+        continue;
+      }
+      ASSERT_EQ(fault, PacketFault::kNone) << size;
+      std::vector<std::uint8_t> read(example.bytes.size());
+      EXPECT_EQ(copy_trusted_planes(cut, opened, read).bytes, 0U);
+      EXPECT_TRUE(trusted_bytes(cut, opened, read).empty());
+    }
+  }
+}
+
+TEST(BytesPacket, WithAnyBitFlippedIsNotTrusted) {
+  for (const Protection protection : kProtections) {
+    for (const std::uint16_t index : {0, 1}) {
+      const BytesExample example(protection, index);
+      for (std::size_t bit = 0; bit < example.packet.size() * 8; ++bit) {
+        std::vector<std::uint8_t> packet = example.packet;
+        packet[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
+        OpenedPacket opened;
+        std::vector<std::uint8_t> read(SPILLWAY_MAX_PACKET);
+        ASSERT_TRUE(
+            example.open(packet, opened) != PacketFault::kNone ||
+            (bit / 8 >= example.header.head_end() && trusted_bytes(packet, opened, read).empty()))
+            << "bit " << bit;
+      }
+    }
+  }
+}
+
+TEST(BytesPacket, EncryptedHidesItsBytes) {
+  const BytesExample plain(Protection::kTags, 1);
+  const BytesExample cipher(Protection::kEncryption, 1);
+  std::size_t alike = 0;
+  for (std::size_t at = plain.header.head_end(); at < plain.packet.size(); ++at) {
+    alike += plain.packet[at] == cipher.packet[at] ? 1 : 0;
+  }
+  EXPECT_LT(alike, plain.packet.size() / 50);
+}
+
+// ------------------------------------------------------------------ protection
 
 TEST(DataPacket, LongerThanItsHeaderSaysIsRefused) {
   Example example(Protection::kTags);
@@ -297,7 +378,7 @@ TEST(PacketAuth, TheWholeNumberIsUnderTheCheck) {
 TEST(PacketAuth, EncryptionHidesPlanesAndScale) {
   const Example plain(Protection::kTags);
   const Example cipher(Protection::kEncryption);
-  const std::size_t scale = offsetof(spillway_data_header, scale);
+  const std::size_t scale = offsetof(spillway_planes_header, scale);
   EXPECT_FALSE(std::equal(plain.packet.begin() + scale, plain.packet.begin() + scale + 4,
                           cipher.packet.begin() + scale));
   std::size_t alike = 0;
@@ -326,7 +407,7 @@ TEST(Widen, TakesTheNearestNumber) {
     for (const std::int64_t step : {-1'000'000, -1, 0, 1, 1'000'000}) {
       const std::uint64_t number = near + static_cast<std::uint64_t>(step);
       if (step >= 0 || near >= 1'000'000) {
-        EXPECT_EQ(widen(static_cast<std::uint32_t>(number), near), number) << near << " " << step;
+        EXPECT_EQ(widen_counter(low_counter(number), near), number) << near << " " << step;
       }
     }
   }

@@ -145,14 +145,14 @@ enum class KeyLabel : std::uint8_t {
 // The text of each KeyLabel, which is part of the protocol. No two texts are equal, and none begins
 // with another.
 inline constexpr std::array<std::string_view, 20> kKeyLabels = {
-    "spillway packets v3: epoch, from, to",
+    "spillway packets v4: epoch, from, to",
     "spillway sums v1: parts",
     "spillway sums v1: results",
     "spillway job v2",
     "spillway membership v1",
     "spillway job ticket v1",
-    "spillway epoch v3: nonce, epoch, channel, members",
-    "spillway packets v3: secret",
+    "spillway epoch v4: nonce, epoch, channel, members",
+    "spillway packets v4: secret",
     "spillway packets of one message",
     "spillway run key v2",
     "spillway rendezvous v2 secret",

@@ -86,14 +86,14 @@ TEST(KeyLabel, EachGivesAnotherKey) {
 // A label is part of the protocol: ranks of two versions must derive the same keys.
 TEST(KeyLabel, BelongsToItsName) {
   const auto label = [](KeyLabel name) { return kKeyLabels[static_cast<std::size_t>(name)]; };
-  EXPECT_EQ(label(KeyLabel::kPackets), "spillway packets v3: epoch, from, to");
+  EXPECT_EQ(label(KeyLabel::kPackets), "spillway packets v4: epoch, from, to");
   EXPECT_EQ(label(KeyLabel::kSumParts), "spillway sums v1: parts");
   EXPECT_EQ(label(KeyLabel::kSumResults), "spillway sums v1: results");
   EXPECT_EQ(label(KeyLabel::kNumbers), "spillway job v2");
   EXPECT_EQ(label(KeyLabel::kJob), "spillway membership v1");
   EXPECT_EQ(label(KeyLabel::kTicket), "spillway job ticket v1");
-  EXPECT_EQ(label(KeyLabel::kCommunicator), "spillway epoch v3: nonce, epoch, channel, members");
-  EXPECT_EQ(label(KeyLabel::kPacketsOfSecret), "spillway packets v3: secret");
+  EXPECT_EQ(label(KeyLabel::kCommunicator), "spillway epoch v4: nonce, epoch, channel, members");
+  EXPECT_EQ(label(KeyLabel::kPacketsOfSecret), "spillway packets v4: secret");
   EXPECT_EQ(label(KeyLabel::kPacketsOfMessage), "spillway packets of one message");
   EXPECT_EQ(label(KeyLabel::kRun), "spillway run key v2");
   EXPECT_EQ(label(KeyLabel::kRendezvousSecret), "spillway rendezvous v2 secret");

@@ -5,18 +5,20 @@
  * docs/wire.md draws them.
  *
  * A packet is the payload of one UDP datagram. All numbers are little-endian. Every packet starts
- * with spillway_packet_header (32 bytes): sender and receiver, the message, its urgency and its
- * importance. A data packet continues with the rest of spillway_data_header (48 bytes in all), a
- * check, and bit planes:
+ * with spillway_packet_header (24 bytes): sender and receiver, the message, its urgency and its
+ * importance. A packet of planes continues with the rest of spillway_planes_header (44 bytes in
+ * all), a check, and bit planes; a packet of bytes with a check and the bytes. The first packet of
+ * bytes of a message has its signature behind the header.
  *
- *   | data header 48 | check 8 | head H | tail segment <= 512 | check 8 | tail segment ... |
+ *   | planes header 44 | check 8 | head H | tail, in one segment or in several | check 8 |
+ *   | header 24 or 32  | check 8 | bytes                                       | check 8 |
  *
  * The first check covers header and head, which together fit the size to which switches trim. Each
- * tail segment has its own check. A packet cut anywhere after its head is therefore good up to the
- * last check that arrived whole.
+ * tail segment, or all bytes, has its own check. A packet cut anywhere after its first check is
+ * therefore good up to the last check that arrived whole.
  *
- * Counters have 64 bits. Packets carry the low 16 or 32 of them, and receivers, which know roughly
- * where a counter stands, rebuild the rest (wire/data_packet.h).
+ * Counters have 64 bits. Packets carry the low 8, 24 or 32 of them, and receivers, which know
+ * roughly where a counter stands, rebuild the rest (wire/data_packet.h).
  *
  * Only this file knows offsets and bit positions. No pointers, no padding, only kernel types.
  */
@@ -35,10 +37,10 @@
 #define SPILLWAY_CONSTEXPR static inline
 #endif
 
-#define SPILLWAY_WIRE_VERSION 3
+#define SPILLWAY_WIRE_VERSION 4
 
-/* Packet types. All but data and sums are control packets. */
-#define SPILLWAY_TYPE_DATA 1
+/* Packet types. Planes and bytes are data, PROBE to LEAVE are control packets. */
+#define SPILLWAY_TYPE_PLANES 1 /* bit planes of rotated coordinates */
 #define SPILLWAY_TYPE_PROBE 2  /* sender: describes the message; asks what arrived */
 #define SPILLWAY_TYPE_STOP 3   /* receiver: the message is over, send no more */
 #define SPILLWAY_TYPE_BITMAP 4 /* receiver: which packets of a range arrived */
@@ -46,21 +48,22 @@
 #define SPILLWAY_TYPE_WAIT 6   /* either: alive, but has not begun this message */
 #define SPILLWAY_TYPE_LEAVE 7  /* any rank: has left; why, and which rank caused it */
 #define SPILLWAY_TYPE_SUM 8    /* numbers that switches may add: wire/sum_packet.h */
+#define SPILLWAY_TYPE_BYTES 9  /* unchanged bytes; usable only as a whole */
 
-/* Flags. All other bits are zero in version 3; readers refuse packets that set them. */
-#define SPILLWAY_FLAG_ENCRYPTED 0x01  /* scale and planes are encrypted */
+/* Flags. All other bits are zero in version 4; readers refuse packets that set them. */
+#define SPILLWAY_FLAG_ENCRYPTED 0x01  /* scale, planes and bytes are encrypted */
 #define SPILLWAY_FLAG_LAST 0x02       /* last packet of its message */
 #define SPILLWAY_FLAG_RETRANSMIT 0x04 /* sent before */
 #define SPILLWAY_FLAG_REPORT 0x08     /* the sender waits for a report: send one at once */
 #define SPILLWAY_FLAG_REQUIRES \
   0x10 /* some packets of its message must arrive: a PROBE says how many */
 #define SPILLWAY_FLAGS_KNOWN 0x1F
+#define SPILLWAY_FLAG_CODE 0x20 /* only of bytes: floats as code, in fewer packets */
 
-/* Codecs: bit planes of rotated coordinates, or unchanged bytes. A packet of bytes has slot,
- * rotations and scale zero, and is usable only as a whole. Its row is zero too, unless the message
- * is code: then it is the number of the message's packets. */
-#define SPILLWAY_PAYLOAD_PLANES 1
-#define SPILLWAY_PAYLOAD_BYTES 2
+/* The checks behind the head of planes cover one of these. A sender that knows the size to which
+ * switches trim uses one check: nothing behind the head survives a trim. */
+#define SPILLWAY_TAIL_WHOLE 0    /* one check over the whole tail */
+#define SPILLWAY_TAIL_SEGMENTS 1 /* one per SPILLWAY_TAIL_SEGMENT bytes */
 
 /* Coordinates come in quanta of 32, so that a plane is a whole number of 4-byte words. */
 #define SPILLWAY_QUANTUM 32
@@ -70,8 +73,10 @@
 #define SPILLWAY_MAX_ROW_LOG2 15
 #define SPILLWAY_MAX_ROTATIONS 3
 #define SPILLWAY_MAX_PACKETS 65536 /* per message */
-#define SPILLWAY_TAIL_SEGMENT 512  /* bytes of planes per tail check */
+#define SPILLWAY_TAIL_SEGMENT 512
 #define SPILLWAY_CHECK_SIZE 8
+#define SPILLWAY_COUNTER_BITS 24 /* operation, number and timestamp */
+#define SPILLWAY_MAX_PATH 64     /* stands for the stream; paths of datagrams are below it */
 
 /* The largest UDP payload that Spillway sends or accepts, for a 9,000-byte MTU over IPv4. */
 #define SPILLWAY_MAX_PACKET 8972
@@ -80,29 +85,38 @@ struct spillway_packet_header {
   __u8 version_type; /* version << 4 | type */
   __u8 flags;
   __u16 job;
-  __u16 epoch;        /* membership epoch of the job: low bits */
-  __u16 source;       /* rank that sent it */
-  __u16 destination;  /* rank that it is for */
-  __u16 piece;        /* which part of the operation's data */
-  __u32 operation;    /* sequence number, the same at all ranks: low bits */
-  __u64 signature;    /* encodes the arguments; reveals ranks with a different call */
-  __u8 service;       /* phase << 6 | priority << 3 | importance */
-  __u8 path;          /* which of the sender's paths it took */
-  __u16 packet;       /* index in its message */
-  __u32 timestamp_us; /* sender's clock, low bits */
+  __u16 source;            /* rank that sent it */
+  __u16 destination;       /* rank that it is for */
+  __u16 piece;             /* which part of the operation's data */
+  __u16 packet;            /* index in its message */
+  __u32 operation : 24;    /* sequence number, the same at all ranks: low bits */
+  __u8 epoch;              /* membership epoch of the job: low bits */
+  __u32 number : 24;       /* from 1, low bits. Data: counts packets to this peer over this path.
+                            * Control: counts control packets to this peer. Sums: 0 */
+  __u8 path;               /* which of the sender's paths it took */
+  __u32 timestamp_us : 24; /* sender's clock, low bits */
+  __u8 service;            /* phase << 6 | priority << 3 | importance */
 } __attribute__((packed));
 
-struct spillway_data_header {
+/* A packet of bytes: this header, without the signature unless common.packet is 0; a check over it;
+ * the bytes; a check over them. All packets of a message but the first, which carries the
+ * signature, belong to the message that its other fields name. */
+struct spillway_bytes_header {
   struct spillway_packet_header common;
-  __u8 code;       /* codec << 4 | log2 of the row's length */
+  __u64 signature; /* encodes the arguments; reveals ranks with a different call */
+} __attribute__((packed));
+
+struct spillway_planes_header {
+  struct spillway_packet_header common;
+  __u64 signature;
+  __u8 row_log2;   /* log2 of the row's length */
   __u8 planes;     /* rotations << 6 | planes sent, 1..32 */
   __u16 row;       /* index in the message */
   __u8 slot;       /* index among the row's packets */
   __u8 quanta;     /* coordinates / 32 in each of the row's packets but the last; 0: 256 */
   __u8 head_words; /* bytes of planes under the first check / 4 */
-  __u8 reserved;
-  __u32 number; /* counts data packets to this peer over this path from 1: low bits */
-  __u32 scale;  /* float bits of the row's scale */
+  __u8 tail;       /* SPILLWAY_TAIL_WHOLE or SPILLWAY_TAIL_SEGMENTS */
+  __u32 scale;     /* float bits of the row's scale */
 } __attribute__((packed));
 
 /* A control packet: this header, a body by type, then one check over all of it. In the common
@@ -110,9 +124,9 @@ struct spillway_data_header {
  * source is the rank that sent this packet; packet, priority and importance are zero. */
 struct spillway_control_header {
   struct spillway_packet_header common;
+  __u64 signature;
   __u16 message_source; /* rank that sends the message's data */
   __u16 reserved;
-  __u32 sequence;   /* counts control packets of one rank to another from 1: low bits */
   __u32 generation; /* PROBE: its number; answers: the number of the answered probe, or 0 */
 } __attribute__((packed));
 
@@ -189,32 +203,32 @@ struct spillway_mismatch_body {
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, version_type, 0);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, flags, 1);
 SPILLWAY_ASSERT_FIELD(spillway_packet_header, job, 2);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, epoch, 4);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, source, 6);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, destination, 8);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, piece, 10);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, operation, 12);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, signature, 16);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, service, 24);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, path, 25);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, packet, 26);
-SPILLWAY_ASSERT_FIELD(spillway_packet_header, timestamp_us, 28);
-SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_packet_header) == 32, "common header is 32 bytes");
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, source, 4);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, destination, 6);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, piece, 8);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, packet, 10);
+/* Bit fields have no offset to ask for: operation, number and timestamp_us fill the gaps. */
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, epoch, 15);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, path, 19);
+SPILLWAY_ASSERT_FIELD(spillway_packet_header, service, 23);
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_packet_header) == 24, "common header is 24 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_bytes_header) == 32, "bytes header is 32 bytes");
 
-SPILLWAY_ASSERT_FIELD(spillway_data_header, code, 32);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, planes, 33);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, row, 34);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, slot, 36);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, quanta, 37);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, head_words, 38);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, number, 40);
-SPILLWAY_ASSERT_FIELD(spillway_data_header, scale, 44);
-SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_data_header) == 48, "data header is 48 bytes");
+SPILLWAY_ASSERT_FIELD(spillway_planes_header, signature, 24);
+SPILLWAY_ASSERT_FIELD(spillway_planes_header, row_log2, 32);
+SPILLWAY_ASSERT_FIELD(spillway_planes_header, planes, 33);
+SPILLWAY_ASSERT_FIELD(spillway_planes_header, row, 34);
+SPILLWAY_ASSERT_FIELD(spillway_planes_header, slot, 36);
+SPILLWAY_ASSERT_FIELD(spillway_planes_header, quanta, 37);
+SPILLWAY_ASSERT_FIELD(spillway_planes_header, head_words, 38);
+SPILLWAY_ASSERT_FIELD(spillway_planes_header, tail, 39);
+SPILLWAY_ASSERT_FIELD(spillway_planes_header, scale, 40);
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_planes_header) == 44, "planes header is 44 bytes");
 
-SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_control_header) == 44, "control header is 44 bytes");
+SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_control_header) == 40, "control header is 40 bytes");
+SPILLWAY_ASSERT_FIELD(spillway_control_header, signature, 24);
 SPILLWAY_ASSERT_FIELD(spillway_control_header, message_source, 32);
-SPILLWAY_ASSERT_FIELD(spillway_control_header, sequence, 36);
-SPILLWAY_ASSERT_FIELD(spillway_control_header, generation, 40);
+SPILLWAY_ASSERT_FIELD(spillway_control_header, generation, 36);
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_probe_body) == 20, "probe body is 20 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_stop_body) == 8, "stop body is 8 bytes");
 SPILLWAY_STATIC_ASSERT(sizeof(struct spillway_bitmap_body) == 16, "bitmap body is 16 bytes");
@@ -230,6 +244,9 @@ static inline __u8 spillway_version_of(__u8 version_type) {
 static inline __u8 spillway_type_of(__u8 version_type) {
   return version_type & 0x0F;
 }
+static inline int spillway_is_data_type(__u8 type) {
+  return type == SPILLWAY_TYPE_PLANES || type == SPILLWAY_TYPE_BYTES;
+}
 static inline __u8 spillway_phase_of(__u8 service) {
   return service >> 6;
 }
@@ -239,12 +256,6 @@ static inline __u8 spillway_priority_of(__u8 service) {
 static inline __u8 spillway_importance_of(__u8 service) {
   return service & 0x07;
 }
-static inline __u8 spillway_codec_of(__u8 code) {
-  return code >> 4;
-}
-static inline __u8 spillway_row_log2_of(__u8 code) {
-  return code & 0x0F;
-}
 static inline __u8 spillway_rotations_of(__u8 planes) {
   return planes >> 6;
 }
@@ -252,15 +263,26 @@ static inline __u8 spillway_planes_of(__u8 planes) {
   return planes & 0x3F;
 }
 
-/* Size of a data packet with `planes` bytes of planes, of which the first `head` are under the
- * first check; head <= planes. A packet of bytes is useless in part, so all after its head is
- * one segment. */
-SPILLWAY_CONSTEXPR __u32 spillway_packed_size(__u32 planes, __u32 head, __u8 codec) {
-  const __u32 tail = planes - head;
-  const __u32 segments = codec == SPILLWAY_PAYLOAD_BYTES
-                             ? (tail != 0)
-                             : (tail + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
-  return (__u32)sizeof(struct spillway_data_header) + planes + (segments + 1) * SPILLWAY_CHECK_SIZE;
+/* Size of a packet with `planes` bytes of planes, of which the first `head` are under the first
+ * check; head <= planes. */
+SPILLWAY_CONSTEXPR __u32 spillway_packed_size(__u32 planes, __u32 head, __u8 tail) {
+  const __u32 behind = planes - head;
+  const __u32 segments = tail == SPILLWAY_TAIL_WHOLE
+                             ? (behind != 0)
+                             : (behind + SPILLWAY_TAIL_SEGMENT - 1) / SPILLWAY_TAIL_SEGMENT;
+  return (__u32)sizeof(struct spillway_planes_header) + planes +
+         (segments + 1) * SPILLWAY_CHECK_SIZE;
+}
+
+/* Bytes of the header of a packet of bytes with this index in its message. */
+SPILLWAY_CONSTEXPR __u32 spillway_bytes_header_size(__u16 packet) {
+  return packet == 0 ? (__u32)sizeof(struct spillway_bytes_header)
+                     : (__u32)sizeof(struct spillway_packet_header);
+}
+
+/* Size of a packet of bytes without its bytes. */
+SPILLWAY_CONSTEXPR __u32 spillway_bytes_overhead(__u16 packet) {
+  return spillway_bytes_header_size(packet) + 2 * SPILLWAY_CHECK_SIZE;
 }
 
 /* ------------------------------------------------------------------ traffic classes */

@@ -37,6 +37,9 @@ Check check_of(std::uint64_t tag) {
   return check;
 }
 
+// The longest header of a packet with a head, in whole blocks of POLYVAL.
+constexpr std::size_t kPaddedHeader = (sizeof(spillway_planes_header) + 15) / 16 * 16;
+
 }  // namespace
 
 struct PacketAuth::Keys : InKeyMemory {
@@ -104,13 +107,25 @@ Check PacketAuth::check(const PacketName& name, base::ByteView packet) const {
 
 Check PacketAuth::head(Mode mode, const PacketName& name, base::ByteView header,
                        base::ByteView planes, std::uint8_t* out) const {
-  return check_of(keys_->tag(
-      mode, {.prefix = header.data(),
-             .prefix_bytes = header.size(),
-             .from = planes.data(),
-             .to = out,
-             .bytes = planes.size(),
-             .nonce = nonce_of(name, SectionKind::kHead, 0, header.size() + planes.size())}));
+  const auto nonce = nonce_of(name, SectionKind::kHead, 0, header.size() + planes.size());
+  if (planes.empty()) {
+    return check_of(keys_->tag(mode, {.prefix = nullptr,
+                                      .prefix_bytes = 0,
+                                      .from = header.data(),
+                                      .to = nullptr,
+                                      .bytes = header.size(),
+                                      .nonce = nonce}));
+  }
+  // Prefixes are whole blocks, so the header is padded with zeros.
+  std::array<std::uint8_t, kPaddedHeader> padded{};
+  SPILLWAY_CHECK(header.size() <= padded.size());
+  std::copy(header.begin(), header.end(), padded.begin());
+  return check_of(keys_->tag(mode, {.prefix = padded.data(),
+                                    .prefix_bytes = padded.size(),
+                                    .from = planes.data(),
+                                    .to = out,
+                                    .bytes = planes.size(),
+                                    .nonce = nonce}));
 }
 
 Check PacketAuth::seal_head(const PacketName& name, base::ByteView header, base::ByteView planes,

@@ -80,8 +80,9 @@ class PacketAuth {
   // The check of bytes that stay in place: a control packet without its check.
   Check check(const PacketName& name, base::ByteView packet) const;
 
-  // The check of a header and the head's planes. Sealing copies the planes to `out`, encrypted if
-  // the cipher is on. Opening takes the planes as received; `out` gets plaintext, or is null.
+  // The check of a header and the head's planes, which may be none. Sealing copies the planes to
+  // `out`, encrypted if the cipher is on. Opening takes the planes as received; `out` gets
+  // plaintext, or is null.
   Check seal_head(const PacketName& name, base::ByteView header, base::ByteView planes,
                   std::uint8_t* out) const;
   Check open_head(const PacketName& name, base::ByteView header, base::ByteView planes,

@@ -4,5 +4,5 @@
 #include "wire/packet_check.h"
 
 unsigned spillway_test_data_header_size(void) {
-  return sizeof(struct spillway_data_header);
+  return sizeof(struct spillway_planes_header);
 }

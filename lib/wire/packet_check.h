@@ -22,24 +22,24 @@ static inline int spillway_is_valid_scale(__u32 bits, __u8 rotations) {
 }
 
 /* Coordinates of each of the row's packets but the last. */
-static inline __u32 spillway_coordinates_per_slot(const struct spillway_data_header* header) {
+static inline __u32 spillway_coordinates_per_slot(const struct spillway_planes_header* header) {
   return ((header->quanta - 1U) % SPILLWAY_MAX_QUANTA + 1U) * SPILLWAY_QUANTUM;
 }
 
 /* Size of the packet as it was sent. The header's row and the packet's place in it must be
  * valid. */
-static inline __u32 spillway_packet_size(const struct spillway_data_header* header) {
-  const __u32 length = 1U << spillway_row_log2_of(header->code);
+static inline __u32 spillway_packet_size(const struct spillway_planes_header* header) {
+  const __u32 length = 1U << header->row_log2;
   const __u32 per_slot = spillway_coordinates_per_slot(header);
   const __u32 left = length - header->slot * per_slot;
   const __u32 count = per_slot < left ? per_slot : left;
   return spillway_packed_size(count / 8 * spillway_planes_of(header->planes),
-                              header->head_words * 4U, spillway_codec_of(header->code));
+                              header->head_words * 4U, header->tail);
 }
 
 /* Validates everything about a row and a packet's place in it that a decoder relies on. */
-static inline int spillway_is_valid_span(const struct spillway_data_header* header) {
-  const __u32 row_log2 = spillway_row_log2_of(header->code);
+static inline int spillway_is_valid_span(const struct spillway_planes_header* header) {
+  const __u32 row_log2 = header->row_log2;
   const __u32 planes = spillway_planes_of(header->planes);
   if (row_log2 < SPILLWAY_MIN_ROW_LOG2 || row_log2 > SPILLWAY_MAX_ROW_LOG2 || planes == 0 ||
       planes > SPILLWAY_MAX_PLANES || header->head_words == 0) {
@@ -56,23 +56,23 @@ static inline int spillway_is_valid_span(const struct spillway_data_header* head
          spillway_packet_size(header) <= SPILLWAY_MAX_PACKET;
 }
 
-/* Validates what the codec requires beyond the span. An encrypted scale can be anything: the
- * receiver checks it again after decryption. */
-static inline int spillway_is_valid_code(const struct spillway_data_header* header) {
+/* The caller has checked version and type. An encrypted scale can be anything: the receiver checks
+ * it again after decryption. */
+static inline int spillway_is_valid_planes(const struct spillway_planes_header* header) {
   const int is_open = (header->common.flags & SPILLWAY_FLAG_ENCRYPTED) == 0;
-  if (spillway_codec_of(header->code) == SPILLWAY_PAYLOAD_BYTES) {
-    return header->slot == 0 && (!is_open || header->scale == 0) &&
-           spillway_rotations_of(header->planes) == 0;
-  }
-  return spillway_codec_of(header->code) == SPILLWAY_PAYLOAD_PLANES &&
+  return (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 &&
+         header->common.path <= SPILLWAY_MAX_PATH && header->tail <= SPILLWAY_TAIL_SEGMENTS &&
+         spillway_is_valid_span(header) &&
          (!is_open ||
           spillway_is_valid_scale(header->scale, spillway_rotations_of(header->planes)));
 }
 
-/* The caller has checked version and type. */
-static inline int spillway_is_valid_data(const struct spillway_data_header* header) {
-  return (header->common.flags & ~SPILLWAY_FLAGS_KNOWN) == 0 && header->reserved == 0 &&
-         spillway_is_valid_span(header) && spillway_is_valid_code(header);
+/* The same for a packet of bytes. `bytes` is the packet's size, which may have been cut. */
+static inline int spillway_is_valid_bytes(const struct spillway_packet_header* header,
+                                          __u32 bytes) {
+  return (header->flags & ~(SPILLWAY_FLAGS_KNOWN | SPILLWAY_FLAG_CODE)) == 0 &&
+         header->path <= SPILLWAY_MAX_PATH &&
+         bytes >= spillway_bytes_header_size(header->packet) && bytes <= SPILLWAY_MAX_PACKET;
 }
 
 /* The check that a switch makes; wire::open_control_packet() checks more. */

@@ -157,16 +157,16 @@ std::size_t write_sum_packet(const SumPacket& packet, const SumAuth& auth,
   header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_SUM;
   header.common.flags = packet.kind == SumKind::kRetransmit ? SPILLWAY_FLAG_RETRANSMIT : 0;
   header.common.job = packet.job;
-  header.common.epoch = static_cast<std::uint16_t>(packet.epoch);
+  header.common.epoch = static_cast<std::uint8_t>(packet.epoch);
   header.common.source = packet.source;
   header.common.destination = packet.destination;
   header.common.piece = packet.chunk.piece;
-  header.common.operation = static_cast<std::uint32_t>(packet.chunk.operation);
-  header.common.signature = packet.chunk.signature;
+  header.common.operation = low_counter(packet.chunk.operation);
+  header.signature = packet.chunk.signature;
   header.common.service = service_of(packet);
   header.common.path = packet.path;
   header.common.packet = packet.chunk.chunk;
-  header.common.timestamp_us = packet.timestamp_us;
+  header.common.timestamp_us = low_counter(packet.timestamp_us);
   header.kind = static_cast<std::uint8_t>(packet.kind);
   header.marks = packet.marks;
   header.urgency = packet.urgency;
@@ -210,7 +210,7 @@ PacketFault read_sum_header(base::ByteView bytes, SumPacket& packet) {
   packet.marks = header.marks;
   packet.urgency = header.urgency;
   packet.chunk = {.operation = header.common.operation,
-                  .signature = header.common.signature,
+                  .signature = header.signature,
                   .owner = header.owner,
                   .piece = header.common.piece,
                   .chunk = header.common.packet};

@@ -152,7 +152,7 @@ TEST(SumDatagram, RefusesWhatIsNoSumPacket) {
     return read_sum_header(changed, read);
   };
   EXPECT_EQ(with(0, 0x28), PacketFault::kVersion);
-  EXPECT_EQ(with(0, 0x31), PacketFault::kType);
+  EXPECT_EQ(with(0, 0x41), PacketFault::kType);
   EXPECT_EQ(with(1, 0x80), PacketFault::kField);
   EXPECT_EQ(with(32, 0), PacketFault::kField);
   EXPECT_EQ(with(32, 6), PacketFault::kField);

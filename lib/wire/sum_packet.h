@@ -72,6 +72,7 @@ struct spillway_sum_tag {
 
 struct spillway_sum_header {
   struct spillway_packet_header common; /* packet is the chunk's index in its piece */
+  __u64 signature;
   __u8 kind;
   __u8 marks;
   __u8 level;
@@ -85,6 +86,7 @@ struct spillway_sum_header {
 
 #define SPILLWAY_SUM_PACKET (sizeof(struct spillway_sum_header) + SPILLWAY_SUM_WORD_BYTES)
 
+SPILLWAY_ASSERT_FIELD(spillway_sum_header, signature, 24);
 SPILLWAY_ASSERT_FIELD(spillway_sum_header, kind, 32);
 SPILLWAY_ASSERT_FIELD(spillway_sum_header, marks, 33);
 SPILLWAY_ASSERT_FIELD(spillway_sum_header, level, 34);

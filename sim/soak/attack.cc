@@ -17,7 +17,7 @@ namespace spillway::sim {
 namespace {
 
 bool is_data(base::ByteView packet) {
-  return spillway_type_of(packet[0]) == SPILLWAY_TYPE_DATA;
+  return spillway_is_data_type(spillway_type_of(packet[0]));
 }
 
 wire::DataHeader data_header_of(base::ByteView packet) {
@@ -28,11 +28,12 @@ wire::DataHeader data_header_of(base::ByteView packet) {
 
 // The planes of a packet as sent, without the checks between them.
 PacketBytes planes_of(base::ByteView packet, const wire::DataHeader& header) {
-  const auto head = packet.begin() + sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE;
+  const auto head =
+      packet.begin() + static_cast<std::ptrdiff_t>(header.head_end()) - header.head_bytes;
   PacketBytes planes(head, head + header.head_bytes);
   for (std::size_t at = header.head_end(); at < packet.size();) {
     const std::size_t segment =
-        std::min<std::size_t>(SPILLWAY_TAIL_SEGMENT, packet.size() - at - SPILLWAY_CHECK_SIZE);
+        std::min(header.segment_bytes(), packet.size() - at - SPILLWAY_CHECK_SIZE);
     planes.insert(planes.end(), packet.begin() + static_cast<std::ptrdiff_t>(at),
                   packet.begin() + static_cast<std::ptrdiff_t>(at + segment));
     at += segment + SPILLWAY_CHECK_SIZE;
@@ -42,7 +43,7 @@ PacketBytes planes_of(base::ByteView packet, const wire::DataHeader& header) {
 
 PacketBytes resealed_data(base::ByteView packet, const wire::PacketAuth& auth, std::uint64_t near) {
   wire::DataHeader header = data_header_of(packet);
-  header.stamp.number = wire::widen(static_cast<std::uint32_t>(header.stamp.number), near);
+  header.stamp.number = wire::widen_counter(header.stamp.number, near);
   if (header.encrypted) {
     header.scale = header.rotations == 0 ? 0.0F : 1.0F;  // encrypted, so not known
   }
@@ -55,7 +56,7 @@ PacketBytes resealed_control(base::ByteView packet, const wire::PacketAuth& auth
                              std::uint64_t near) {
   wire::ControlPacket control;
   SPILLWAY_CHECK(wire::read_control_header(packet, control) == wire::PacketFault::kNone);
-  control.sequence = wire::widen(static_cast<std::uint32_t>(control.sequence), near);
+  control.sequence = wire::widen_counter(control.sequence, near);
   PacketBytes out(packet.begin(), packet.end());
   const std::size_t covered = out.size() - SPILLWAY_CHECK_SIZE;
   const wire::Check check = auth.check(control.name(), base::ByteView(out).first(covered));
@@ -78,14 +79,14 @@ void set_ends(PacketBytes& packet, const PacketEnds& ends) {
 
 void set_epoch(PacketBytes& packet, std::uint64_t epoch) {
   base::store_le(packet.data() + offsetof(spillway_packet_header, epoch),
-                 static_cast<std::uint16_t>(epoch));
+                 static_cast<std::uint8_t>(epoch));
 }
 
 void push_number(PacketBytes& packet, std::uint32_t by) {
-  std::uint8_t* const number =
-      packet.data() + (is_data(packet) ? offsetof(spillway_data_header, number)
-                                       : offsetof(spillway_control_header, sequence));
-  base::store_le(number, base::load_le<std::uint32_t>(number) + by);
+  spillway_packet_header header;
+  std::memcpy(&header, packet.data(), sizeof(header));
+  header.number = wire::low_counter(header.number + by);
+  std::memcpy(packet.data(), &header, sizeof(header));
 }
 
 std::size_t trusted_end(base::ByteView packet) {
@@ -107,7 +108,7 @@ constexpr std::uint32_t kForgedBit = 0x800;
 
 constexpr std::uint32_t kAttackKeys = 1;
 // Epochs this far apart have the same low bits in packets.
-constexpr std::uint64_t kEpochRound = std::uint64_t{1} << 16;
+constexpr std::uint64_t kEpochRound = std::uint64_t{1} << 8;
 
 wire::PacketAuth wrong_auth(std::uint64_t seed) {
   std::array<std::uint8_t, wire::PacketAuth::kMinSecretBytes> secret{};

@@ -41,7 +41,7 @@ PacketBytes a_data_packet(const wire::PacketAuth& auth) {
   header.quanta = 20;
   header.head_bytes = 100;
   header.scale = 2.5F;
-  PacketBytes planes(header.plane_bytes());
+  PacketBytes planes(header.payload_bytes());
   for (std::size_t i = 0; i < planes.size(); ++i) {
     planes[i] = static_cast<std::uint8_t>(i * 7);
   }
@@ -67,7 +67,7 @@ PacketBytes a_control_packet(const wire::PacketAuth& auth) {
 bool opens(const PacketBytes& packet, const wire::PacketAuth& auth) {
   wire::OpenedPacket data;
   wire::ControlPacket control;
-  const bool is_data = spillway_type_of(packet[0]) == SPILLWAY_TYPE_DATA;
+  const bool is_data = spillway_type_of(packet[0]) == SPILLWAY_TYPE_PLANES;
   return (is_data ? wire::open_data_packet(packet, auth, data, kNumber)
                   : wire::open_control_packet(packet, auth, control, kNumber)) ==
          wire::PacketFault::kNone;
@@ -77,7 +77,7 @@ bool opens(const PacketBytes& packet, const wire::PacketAuth& auth) {
 void expect_well_formed_and_refused(const PacketBytes& packet, const wire::PacketAuth& auth) {
   wire::OpenedPacket data;
   wire::ControlPacket control;
-  const bool is_data = spillway_type_of(packet[0]) == SPILLWAY_TYPE_DATA;
+  const bool is_data = spillway_type_of(packet[0]) == SPILLWAY_TYPE_PLANES;
   EXPECT_EQ(is_data ? wire::open_data_packet(packet, auth, data, kNumber)
                     : wire::open_control_packet(packet, auth, control, kNumber),
             wire::PacketFault::kHeadCheck);

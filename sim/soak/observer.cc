@@ -53,8 +53,7 @@ std::size_t memory_bound(const transport::EndpointConfig& config, std::size_t pa
 
 // The shortest prefix of a packet in which this many bytes of planes can be trusted.
 std::size_t length_with(const wire::DataHeader& header, std::size_t trusted) {
-  return spillway_packed_size(static_cast<__u32>(trusted), header.head_bytes,
-                              SPILLWAY_PAYLOAD_PLANES);
+  return spillway_packed_size(static_cast<__u32>(trusted), header.head_bytes, header.tail());
 }
 
 HostId source_of(const Packet& packet, base::ByteView payload) {
@@ -275,7 +274,7 @@ void SoakObserver::note_planes(const SpillwayStack& stack, base::ByteView payloa
   }
   Original& original = found->second;
   const std::vector<std::uint8_t>& sent = original.planes.at(opened.header.stamp.packet);
-  std::vector<std::uint8_t> came(opened.header.plane_bytes());
+  std::vector<std::uint8_t> came(opened.header.payload_bytes());
   const wire::TrustedPlanes trusted = wire::copy_trusted_planes(payload, opened, came);
   if (came.size() != sent.size() ||
       !std::equal(sent.begin(), sent.begin() + trusted.bytes, came.begin())) {
@@ -302,7 +301,7 @@ SoakObserver::Original SoakObserver::encode_apart(const SpillwayStack& stack, co
     wire::OpenedPacket opened;
     SPILLWAY_CHECK(wire::open_data_packet(original.packets[packet], own_auth_, opened) ==
                    wire::PacketFault::kNone);
-    std::vector<std::uint8_t>& planes = original.planes.emplace_back(opened.header.plane_bytes());
+    std::vector<std::uint8_t>& planes = original.planes.emplace_back(opened.header.payload_bytes());
     wire::copy_trusted_planes(original.packets[packet], opened, planes);
   }
   return original;

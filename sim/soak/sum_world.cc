@@ -181,8 +181,8 @@ spillway_sum_image forged_header(const SumJobPlan& job, HostId attacker,
   const auto rank = static_cast<std::uint16_t>(random.next_below(job.ranks));
   header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_SUM;
   header.common.job = job.number;
-  header.common.operation = static_cast<std::uint32_t>(operation);
-  header.common.signature = sum_signature(job.number, operation);
+  header.common.operation = wire::low_counter(operation);
+  header.signature = sum_signature(job.number, operation);
   header.common.piece = static_cast<std::uint16_t>(piece);
   header.common.packet = static_cast<std::uint16_t>(random.next_below(job.chunks));
   header.common.source = rank;

@@ -73,7 +73,7 @@ double TensorSink::finish() {
 namespace {
 
 // Bytes of a data packet besides planes: its header and one check.
-constexpr std::uint32_t kDataOverhead = sizeof(spillway_data_header) + SPILLWAY_CHECK_SIZE;
+constexpr std::uint32_t kDataOverhead = sizeof(spillway_planes_header) + SPILLWAY_CHECK_SIZE;
 
 FlowEnd flow_end(transport::Outcome outcome) {
   switch (outcome) {

@@ -39,14 +39,15 @@ static inline void spillway_renew_ipv4_checksum(__u8* ip, const __u8* end) {
 
 /* True if `udp` begins a Spillway data packet, trimmed or not. */
 static inline int spillway_carries_data(const __u8* udp, const __u8* end) {
-  const struct spillway_data_header* header =
-      (const struct spillway_data_header*)(udp + SPILLWAY_UDP_HEADER);
-  if ((const __u8*)(header + 1) > end) {
+  const __u8* payload = udp + SPILLWAY_UDP_HEADER;
+  struct spillway_frame frame;
+  frame.flags = 0;
+  if (payload + sizeof(struct spillway_packet_header) > end) {
     return 0;
   }
-  return spillway_version_of(header->common.version_type) == SPILLWAY_WIRE_VERSION &&
-         spillway_type_of(header->common.version_type) == SPILLWAY_TYPE_DATA &&
-         spillway_is_valid_data(header);
+  spillway_read_payload(payload, end, (__u32)(end - payload), &frame);
+  return (frame.flags & (SPILLWAY_FRAME_TRIMMABLE | SPILLWAY_FRAME_SUM)) ==
+         SPILLWAY_FRAME_TRIMMABLE;
 }
 
 /* The whole frame must be in [data, end). */

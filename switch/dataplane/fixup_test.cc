@@ -44,9 +44,9 @@ Frame data_frame(const Shape& shape) {
   append_be16(frame, 7077);
   append_be16(frame, udp);
   append_be16(frame, 0xBEEF);
-  spillway_data_header header = {};
-  header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
-  header.code = SPILLWAY_PAYLOAD_PLANES << 4 | 15;
+  spillway_planes_header header = {};
+  header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_PLANES;
+  header.row_log2 = 15;
   header.planes = 1 << 6 | 16;
   header.quanta = 22;
   header.head_words = 20;

@@ -194,21 +194,36 @@ static inline void spillway_read_sum_payload(const __u8* payload, __u32 bytes,
   }
 }
 
-/* Sets flags and importance if a UDP payload of `bytes` bytes is a Spillway packet. At least a data
- * header must be readable at `payload`. */
-static inline void spillway_read_payload(const __u8* payload, __u32 bytes,
+static inline void spillway_read_data_payload(const struct spillway_packet_header* header,
+                                              int is_valid, struct spillway_frame* frame) {
+  if (is_valid) {
+    frame->flags = SPILLWAY_FRAME_TRIMMABLE;
+    frame->importance = spillway_importance_of(header->service);
+  }
+}
+
+/* Sets flags and importance if a UDP payload of `bytes` bytes is a Spillway packet. At least the
+ * common header must be readable at `payload`, and as much as can be read ends at `end`. */
+static inline void spillway_read_payload(const __u8* payload, const __u8* end, __u32 bytes,
                                          struct spillway_frame* frame) {
-  const struct spillway_data_header* header = (const struct spillway_data_header*)payload;
-  if (spillway_version_of(header->common.version_type) != SPILLWAY_WIRE_VERSION) {
+  const struct spillway_packet_header* header = (const struct spillway_packet_header*)payload;
+  const __u8 type = spillway_type_of(header->version_type);
+  if (spillway_version_of(header->version_type) != SPILLWAY_WIRE_VERSION ||
+      bytes > SPILLWAY_MAX_PACKET) {
     return;
   }
-  if (spillway_type_of(header->common.version_type) == SPILLWAY_TYPE_SUM) {
-    spillway_read_sum_payload(payload, bytes, frame);
-  } else if (spillway_type_of(header->common.version_type) != SPILLWAY_TYPE_DATA) {
-    frame->flags = spillway_is_control(&header->common) ? SPILLWAY_FRAME_CONTROL : 0;
-  } else if (bytes <= SPILLWAY_MAX_PACKET && spillway_is_valid_data(header)) {
-    frame->flags = SPILLWAY_FRAME_TRIMMABLE;
-    frame->importance = spillway_importance_of(header->common.service);
+  if (type == SPILLWAY_TYPE_BYTES) {
+    spillway_read_data_payload(header, spillway_is_valid_bytes(header, bytes), frame);
+  } else if (type != SPILLWAY_TYPE_PLANES && type != SPILLWAY_TYPE_SUM) {
+    frame->flags = spillway_is_control(header) ? SPILLWAY_FRAME_CONTROL : 0;
+  } else if (bytes >= sizeof(struct spillway_planes_header) &&
+             payload + sizeof(struct spillway_planes_header) <= end) {
+    if (type == SPILLWAY_TYPE_SUM) {
+      spillway_read_sum_payload(payload, bytes, frame);
+    } else {
+      spillway_read_data_payload(
+          header, spillway_is_valid_planes((const struct spillway_planes_header*)payload), frame);
+    }
   }
 }
 
@@ -237,9 +252,9 @@ static inline void spillway_read_frame_beside(const __u8* data, const __u8* end,
   const __u32 length = spillway_load_be16(udp + 4);
   const __u8* payload = udp + SPILLWAY_UDP_HEADER;
   if (layout->transport + length == layout->end &&
-      length >= SPILLWAY_UDP_HEADER + sizeof(struct spillway_data_header) &&
-      payload + sizeof(struct spillway_data_header) <= end) {
-    spillway_read_payload(payload, length - SPILLWAY_UDP_HEADER, frame);
+      length >= SPILLWAY_UDP_HEADER + sizeof(struct spillway_packet_header) &&
+      payload + sizeof(struct spillway_packet_header) <= end) {
+    spillway_read_payload(payload, end, length - SPILLWAY_UDP_HEADER, frame);
   }
 }
 

@@ -231,7 +231,7 @@ class SumPolicies : public testing::TestWithParam<spillway_sum_policy> {
                                   static_cast<std::uint8_t>(below(20) == 0 ? below(5) : 3));
     spillway_sum_header& header = packet.header();
     header.common.job = static_cast<std::uint16_t>(below(4));
-    header.common.epoch = static_cast<std::uint16_t>(index / 10'000 + (below(50) == 0 ? 0 : 1));
+    header.common.epoch = static_cast<std::uint8_t>(index / 10'000 + (below(50) == 0 ? 0 : 1));
     header.common.flags = below(4) == 0 ? SPILLWAY_FLAG_RETRANSMIT : 0;
     header.urgency = static_cast<std::uint8_t>(below(16));
     header.ranks[0] |= below(6) == 0 || kind == SPILLWAY_SUM_FLUSH ? below(32) : 0;

@@ -319,7 +319,7 @@ static inline int spillway_is_same_chunk(const struct spillway_sum_slot* slot,
                                          const union spillway_sum_image* packet) {
   return slot->state != SPILLWAY_SUM_EMPTY && slot->key.words[0] == key->words[0] &&
          slot->key.words[1] == key->words[1] &&
-         slot->header.fields.common.signature == packet->fields.common.signature;
+         slot->header.fields.signature == packet->fields.signature;
 }
 
 static inline int spillway_is_expired(const struct spillway_sum_config* config,

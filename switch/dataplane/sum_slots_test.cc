@@ -188,14 +188,14 @@ TEST_F(SumSlots, MoreUrgentPartsTakeTheSlot) {
   use(SPILLWAY_SUM_PREEMPTIVE);
   SumPacket first = urgent(part(7, {1}, 3), 10);
   first.header().common.job = 2;
-  first.header().common.signature = 77;
+  first.header().signature = 77;
   first.route.bytes[0] = 4711;
   expect_gone(first, SPILLWAY_SUM_DID_CLAIM);
   SumPacket second = urgent(part(8, {2}, 3), 11);
   second.route.bytes[0] = 4712;
   expect(second, SPILLWAY_SUM_SWAP, SPILLWAY_SUM_DID_EVICTION);
   EXPECT_EQ(second.header().common.job, 2);
-  EXPECT_EQ(second.header().common.signature, 77U);
+  EXPECT_EQ(second.header().signature, 77U);
   EXPECT_EQ(second.header().common.packet, 7);
   EXPECT_EQ(second.header().marks,
             SPILLWAY_SUM_ADDED | SPILLWAY_SUM_PARTIAL | SPILLWAY_SUM_EVICTED);
@@ -570,7 +570,7 @@ TEST_F(SumSlots, OtherArgumentsAreAnotherChunk) {
   use(SPILLWAY_SUM_FIRST_COME);
   expect_gone(part(7, {1}, 2), SPILLWAY_SUM_DID_CLAIM);
   SumPacket other = part(7, {2}, 2);
-  other.header().common.signature = 1;
+  other.header().signature = 1;
   expect_on(other, SPILLWAY_SUM_DID_COLLISION);
 }
 

@@ -81,11 +81,12 @@ void write_transport_checksum(const spillway_layout& layout, base::MutableByteVi
 }  // namespace
 
 FrameKind inspect_payload(base::ByteView payload, FrameInfo& info) {
-  if (payload.size() < sizeof(spillway_data_header)) {
+  if (payload.size() < sizeof(spillway_packet_header)) {
     return FrameKind::kOther;
   }
   spillway_frame frame = {};
-  spillway_read_payload(payload.data(), static_cast<std::uint32_t>(payload.size()), &frame);
+  spillway_read_payload(payload.data(), payload.data() + payload.size(),
+                        static_cast<std::uint32_t>(payload.size()), &frame);
   if (has_service(kind_of(frame))) {
     info.importance = frame.importance;
     info.priority = priority_of(payload.data());

@@ -250,19 +250,19 @@ class Packets {
     common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_SUM;
     common.flags = below(5) == 0 ? SPILLWAY_FLAG_RETRANSMIT : 0;
     common.job = static_cast<std::uint16_t>(below(500) == 0 ? below(65536) : below(5));
-    common.epoch = static_cast<std::uint16_t>(made_ / 20'000 - (below(50) == 0 ? 1 : 0));
+    common.epoch = static_cast<std::uint8_t>(made_ / 20'000 - (below(50) == 0 ? 1 : 0));
     common.destination = static_cast<std::uint16_t>(below(6));
     common.operation = below(30) == 0 ? 1 : 0;
-    common.signature = below(50) == 0 ? below(2) : 0;
     common.service = static_cast<std::uint8_t>(below(256));
     common.path = below(3) == 0 ? 1 : 0;
     common.packet = static_cast<std::uint16_t>(below(8));
-    common.timestamp_us = below(1U << 30);
+    common.timestamp_us = below(1U << 24);
   }
 
   std::vector<std::uint8_t> sum_payload() {
     spillway_sum_header header = {};
     set_common(header.common);
+    header.signature = below(50) == 0 ? below(2) : 0;
     header.kind = kind();
     header.level = static_cast<std::uint8_t>(below(20) == 0 ? below(4) : 0);
     header.urgency = static_cast<std::uint8_t>(below(256));

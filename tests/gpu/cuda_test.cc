@@ -421,6 +421,7 @@ wire::DataHeader golden_header(const packetize::PacketPlan& plan, std::size_t pa
   header.quanta = static_cast<std::uint8_t>(plan.quanta());
   header.scale = row.scale;
   header.head_bytes = static_cast<std::uint16_t>(plan.head_bytes(header.count()));
+  header.has_segmented_tail = plan.has_segmented_tails();
   return header;
 }
 
@@ -448,7 +449,7 @@ TEST_F(Cuda, MakesTheGoldenPackets) {
     packet.resize(wire::write_data_packet(
         header,
         base::ByteView(message.payload)
-            .subspan(golden.packet * packetize::plane_stride(plan), header.plane_bytes()),
+            .subspan(golden.packet * packetize::plane_stride(plan), header.payload_bytes()),
         auth, packet));
     EXPECT_EQ(packet, read_golden(golden.name));
   }

@@ -40,10 +40,9 @@ WIRE_BYTES = 24  # preamble, checksum and gap of a frame
 
 # A Spillway data packet's header (docs/wire.md): 32768 coordinates a row, 16 planes, 22 quanta,
 # 80 bytes of head.
-HEADER = (bytes([0x31]) + bytes(31) + bytes([0x1F, 0x50, 0, 0, 0, 22, 20, 0]) + bytes(4) +
-          bytes([0, 0, 0x80, 0x3F]))
+HEADER = bytes([0x41]) + bytes(31) + bytes([15, 0x50, 0, 0, 0, 22, 20, 0]) + bytes([0, 0, 0x80, 0x3F])
 # Another, of a whole row: 8192 coordinates, 8 planes, 256 quanta, which are encoded as 0.
-WHOLE_ROW = HEADER[:32] + bytes([0x1D, 0x48, 0, 0, 0, 0]) + HEADER[38:]
+WHOLE_ROW = HEADER[:32] + bytes([13, 0x48, 0, 0, 0, 0]) + HEADER[38:]
 SUM = 0x8  # type of a sum packet
 
 SIOCETHTOOL = 0x8946
@@ -83,9 +82,9 @@ def frame(receiver, sender, tags, payload=HEADER + bytes(1300)):
 def part(rank, word):
     """One rank's sum packet of job 1 for rank 0; two ranks complete the sum. All words are alike (docs/wire.md)."""
     header = bytearray(88)
-    header[0] = 0x30 | SUM
+    header[0] = 0x40 | SUM
     header[2:4] = (1).to_bytes(2, "little")
-    header[6:8] = rank.to_bytes(2, "little")
+    header[4:6] = rank.to_bytes(2, "little")
     header[32], header[38], header[40] = 1, 2, 1 << rank
     return bytes(header) + word.to_bytes(8, "little") * 168
 

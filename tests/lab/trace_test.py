@@ -37,8 +37,8 @@ import itertools, socket, struct, sys
 sender, numbers = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), itertools.count()
 for line in sys.stdin:
     for number in itertools.islice(numbers, int(line)):
-        header = struct.pack("<BBHHHHHIQBBHI", 0x31, 0, 0, 0, 1, 0, 0, 5, 0, 0, 0, number, number)
-        header += struct.pack("<BBHBBBBIf", 0x1F, 0x50, 0, 0, 22, 20, 0, number, 1.0)
+        header = struct.pack("<BBHHHHHIIIQ", 0x41, 0, 0, 1, 0, 0, number, 5, number, number, 0)
+        header += struct.pack("<BBHBBBBf", 15, 0x50, 0, 0, 22, 20, 0, 1.0)
         sender.sendto(header + bytes(1300), (sys.argv[1], 7077))
 """
 PACKETS, PORTION = 600, 100
@@ -122,7 +122,7 @@ class InALab(unittest.TestCase):
         self.assertTrue(port.endswith("->host0"), port)
         self.assertEqual(receiver, "host0")
         self.assertRegex(bars[0]["name"],
-                         r"^DATA [123]>0 operation \d+ signature 0x[0-9a-f]+ piece \d+ #\d+$")
+                         r"^(PLANES|BYTES) [123]>0 operation \d+ piece \d+ #\d+$")
         self.assertEqual((bars[1]["args"]["packet"], bars[2]["name"]), (bars[0]["name"],) * 2)
 
     def test_over_a_switch_in_the_kernel(self):
@@ -270,7 +270,7 @@ class OfASwitch(unittest.TestCase):
         self.assertGreater(told["packets"]["trimmed"], 100)
         self.assertEqual(told["packets"]["trimmed"], self.trimmed() - before)
         self.assertEqual({bar["args"]["packet"] for bar in trace.bars},
-                         {f"DATA 1>0 operation 5 signature 0x0 piece 0 #{number}"
+                         {f"PLANES 1>0 operation 5 piece 0 #{number}"
                           for number in range(PACKETS)})
         for bar in trace.bars:
             self.assertEqual(trace.processes[bar["pid"]], "switch0->host0")

@@ -41,8 +41,8 @@ QUOTED_BYTES = 528  # of a datagram in an ICMP message
 JUST_NOW_S = 1.0  # a rank believes ICMP messages about data sent this recently
 
 # Offsets in a packet (docs/wire.md).
-JOB, EPOCH, SOURCE, DESTINATION, SEQUENCE, NUMBER = 2, 4, 6, 8, 36, 40
-DATA, LEAVE = 0x31, 0x37
+JOB, SOURCE, DESTINATION, EPOCH, NUMBER = 2, 4, 6, 15, 16
+PLANES, BYTES, LEAVE = 0x41, 0x49, 0x47
 ABORTED = 3
 
 # And at the rendezvous.
@@ -192,7 +192,7 @@ def unread_bytes(process):
 
 
 def is_data(datagram):
-    return datagram.payload[0] == DATA
+    return datagram.payload[0] in (PLANES, BYTES)
 
 
 def redirected(datagram, ports):
@@ -211,24 +211,26 @@ def reflected(datagram, ports):
 
 
 def pushed(datagram):
-    return [datagram.changed(NUMBER if is_data(datagram) else SEQUENCE, "<I", lambda now, by=by: (now + by) % 2**32)
-            for by in (2**16 + 1, 2**31 - 1)]
+    def push(word, by):  # the number has 24 bits; the path is behind it
+        return word & 0xFF000000 | (word + by) & 0xFFFFFF
+
+    return [datagram.changed(NUMBER, "<I", lambda now, by=by: push(now, by)) for by in (2**16 + 1, 2**23 - 1)]
 
 
 def aborting(datagram, sender):
     """A forged LEAVE from the datagram's source: well-formed, with a random tag."""
-    _, _, job, epoch, source, destination = struct.unpack_from("<BBHHHH", datagram.payload)
-    header = struct.pack("<BBHHHHHIQBBHI", LEAVE, 0, job, epoch, source, destination, 0, 0, 0, 0, 0, 0, 0)
-    sequence = 1 + os.urandom(1)[0]
-    body = struct.pack("<HHIIHBB", 0, 0, sequence, 0, source, ABORTED, 0)
+    job, source, destination = struct.unpack_from("<HHH", datagram.payload, JOB)
+    epoch, sequence = datagram.payload[EPOCH], 1 + os.urandom(1)[0]
+    header = struct.pack("<BBHHHHHIIIQ", LEAVE, 0, job, source, destination, 0, 0, epoch << 24, sequence, 0, 0)
+    body = struct.pack("<HHIHBB", 0, 0, 0, source, ABORTED, 0)
     return datagram._replace(source=sender, payload=header + body + os.urandom(8))
 
 
 def of_now(old, like):
     """A datagram of an earlier run between this run's ports: unchanged, and as if it were from this run."""
     here = old._replace(source_port=like.source_port, destination_port=like.destination_port)
-    job, epoch = struct.unpack_from("<HH", like.payload, JOB)
-    return [here, here.changed(JOB, "<H", job).changed(EPOCH, "<H", epoch)]
+    job, = struct.unpack_from("<H", like.payload, JOB)
+    return [here, here.changed(JOB, "<H", job).changed(EPOCH, "<B", like.payload[EPOCH])]
 
 
 @unittest.skipIf(os.geteuid() != 0, "network namespaces need root")

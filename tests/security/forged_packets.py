@@ -28,7 +28,7 @@ def checksum(data):
 
 def quoted_datagram(source, destination, source_port, destination_port):
     """A plausible datagram of a job: its header is guessed, the rest is random."""
-    payload = bytes([0x31 + os.urandom(1)[0] % 7]) + os.urandom(QUOTED_BYTES)
+    payload = bytes([0x41 + os.urandom(1)[0] % 9]) + os.urandom(QUOTED_BYTES)
     udp = struct.pack("!HHHH", source_port, destination_port, 8 + len(payload), 0)
     header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 1, 0x4000, 64, socket.IPPROTO_UDP, 0,
                          socket.inet_aton(source), socket.inet_aton(destination))

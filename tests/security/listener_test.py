@@ -40,8 +40,8 @@ SUMS_SENT_BACK = 600
 SUMS_REPEATED = 200
 
 # Offsets in a packet (docs/wire.md).
-SOURCE, DESTINATION, KIND = 6, 8, 32
-SUM = 0x38
+SOURCE, DESTINATION, KIND = 4, 6, 32
+SUM = 0x48
 RESULT = 4
 
 

@@ -32,10 +32,15 @@ REPLAYED = 100
 LEAST_SHARE = 0.5  # of packets sent that arrive: a rank may lack room for some
 
 # Values, then offsets in a packet and sizes (docs/wire.md).
-DATA, ENCRYPTED = 0x31, 0x01
-FLAGS, CODE, NUMBER, HEADER, CHECK = 1, 32, 40, 48, 8
-BYTES_AS_THEY_ARE = 2
+BYTES, ENCRYPTED = 0x49, 0x01
+FLAGS, PACKET, NUMBER, HEADER, SIGNATURE, CHECK = 1, 10, 16, 24, 8, 8
 BLOCK = 16  # of the cipher
+
+
+def contents(payload):
+    """The first packet of a message says its signature."""
+    is_first = payload[PACKET:PACKET + 2] == bytes(2)
+    return payload[HEADER + (SIGNATURE if is_first else 0) + CHECK:]
 
 
 class Partition(unittest.TestCase):
@@ -64,8 +69,7 @@ class Partition(unittest.TestCase):
         heard = collections.defaultdict(list)
         for one in self.tap.hear():
             payload = one.payload
-            if (payload[0] == DATA and payload[CODE] >> 4 == BYTES_AS_THEY_ARE
-                    and one.destination == self.partner(one.source)):
+            if payload[0] == BYTES and one.destination == self.partner(one.source):
                 self.assertTrue(payload[FLAGS] & ENCRYPTED)
                 heard[one.source].append(one)
             if len(heard) == WORLD and all(len(each) >= count for each in heard.values()):
@@ -88,7 +92,7 @@ class Partition(unittest.TestCase):
         """Contents are the same everywhere, so equal 16 bytes at the same place would mean the same keystream."""
         seen = {}
         for source, packets in self.hear(DATA_HEARD).items():
-            for one in {(packet.payload[NUMBER:NUMBER + 4], packet.payload[HEADER + CHECK:]) for packet in packets}:
+            for one in {(packet.payload[NUMBER:NUMBER + 3], contents(packet.payload)) for packet in packets}:
                 number, text = one
                 for at in range(0, len(text) - CHECK - BLOCK + 1, BLOCK):
                     first = seen.setdefault((at, text[at:at + BLOCK]), (source, number))

@@ -37,12 +37,12 @@ UNVERIFIED = "(not verifiable without the run's key)"
 class GoldenPackets(Captures):
     def test_every_header_field_is_the_one_that_was_written(self):
         # The inputs are those of lib/packetize/golden_test.cc.
-        expected = {"type": 1, "version": 3, "flags": "0x00", "job": 0x0102, "epoch": 0x0304,
-                    "source": 0x4142, "destination": 0x7172, "operation": 0x15161718,
+        expected = {"type": 1, "version": 4, "flags": "0x00", "job": 0x0102, "epoch": 0x04,
+                    "source": 0x4142, "destination": 0x7172, "operation": 0x161718,
                     "signature": "0x2122232425262728", "signature.kind": 8, "signature.type": 18,
                     "signature.reduction": 2, "piece": 0x3132, "phase": 1, "priority": 5, "importance": 2,
-                    "path": 9, "packet": 3, "timestamp": 0x51525354, "codec": 1, "planes": 16, "row": 0,
-                    "slot": 3, "number": 0x6566676B}
+                    "path": 9, "packet": 3, "timestamp": 0x525354, "planes": 16, "row": 0,
+                    "slot": 3, "tail": 0, "number": 0x66676B}
         self.write([frame(golden_packet("planes16"))])
         told = self.one(*expected)
         self.assertEqual(dict(zip(expected, told)), {name: str(value) for name, value in expected.items()})
@@ -54,7 +54,7 @@ class GoldenPackets(Captures):
                            "planes_present", "whole_planes", "trimmed")
         for name, row in zip(names, rows):
             packet = golden_packet(name)
-            layout = packets.DataLayout(packet)
+            layout = packets.PlanesLayout(packet)
             told = [values[0] for values in row]
             self.assertEqual([float(value) for value in told[:7]],
                              [layout.first, layout.count, layout.head_bytes, len(packet), len(packet),
@@ -75,7 +75,7 @@ class GoldenPackets(Captures):
         told = [[is_true(row[0][0]), *(len(values) for values in row[1:])] for row in rows]
         parts = len(rows[0][2])
         self.assertEqual(told, [[False, 1, parts, 0, 0], [True, 0, 0, 1, parts]])
-        self.assertEqual(rows[1][3], [closed[44:48].hex()])
+        self.assertEqual(rows[1][3], [closed[40:44].hex()])
         line = self.fields("_ws.col.Info")[1][0][0]
         self.assertTrue(line.endswith("planes 16/16 whole (encrypted)"), line)
 
@@ -88,11 +88,11 @@ class GoldenPackets(Captures):
 
     def test_the_line_of_a_packet_says_what_became_of_it(self):
         packet = golden_packet("planes16")
-        layout = packets.DataLayout(packet)
+        layout = packets.PlanesLayout(packet)
         cut = layout.head_end + 3
         self.write([frame(packet), frame(packet, dscp=48), frame(packet[:cut], dscp=48), frame(packet[:50])])
         lines = [row[0][0] for row in self.fields("_ws.col.Info")]
-        start = (f"DATA src={0x4142} dst={0x7172} operation={0x15161718} signature=0x2122232425262728 "
+        start = (f"PLANES src={0x4142} dst={0x7172} operation={0x161718} signature=0x2122232425262728 "
                  f"piece={0x3132} #3 planes ")
         self.assertEqual(lines, [start + "16/16 whole", start + "16/16 diverted",  # ", whole" is the next value
                                  start + f"{layout.usable(cut)[1]:.3g}/16 trimmed",
@@ -103,18 +103,18 @@ class GoldenPackets(Captures):
 
 class Cuts(Captures):
     def tags_of(self, packet, layout):
-        ends = range(layout.head_end + packets.TAIL_SEGMENT, len(packet), packets.TAIL_SEGMENT + packets.CHECK)
-        places = [packets.DATA_HEADER, *ends]
+        ends = range(layout.head_end + layout.segment, len(packet), layout.segment + packets.CHECK)
+        places = [packets.PLANES_HEADER, *ends]
         if places[-1] + packets.CHECK != len(packet):
             places.append(len(packet) - packets.CHECK)
         return [packet[place:place + packets.CHECK].hex() for place in places]
 
     def check_cuts(self, name, make_frame):
         packet = golden_packet(name)
-        layout = packets.DataLayout(packet)
-        segment_end = layout.head_end + packets.TAIL_SEGMENT + packets.CHECK
-        sizes = sorted({*range(packets.DATA_HEADER, len(packet), 37), layout.head_end - 1, layout.head_end,
-                        *range(segment_end - 1, len(packet), packets.TAIL_SEGMENT + packets.CHECK), len(packet)})
+        layout = packets.PlanesLayout(packet)
+        segment_end = layout.head_end + layout.segment + packets.CHECK
+        sizes = sorted({*range(packets.PLANES_HEADER, len(packet), 37), layout.head_end - 1, layout.head_end,
+                        *range(segment_end - 1, len(packet), layout.segment + packets.CHECK), len(packet)})
         self.write([make_frame(packet[:size], packet) for size in sizes])
         rows = self.fields("bytes", "sent_bytes", "trimmed", "check.present", "planes_present",
                            "check")
@@ -138,23 +138,22 @@ class Cuts(Captures):
             self.check_cuts("planes12_last_packet",
                             lambda cut, whole: frame(cut, len(whole), len(whole), ipv6=ipv6))
 
-    def test_of_bytes_all_behind_the_head_is_one_segment(self):
-        packet = packets.bytes_packet(quanta=10, head_words=16)
-        layout = packets.DataLayout(packet)
-        sizes = [len(packet), len(packet) - 1, layout.head_end + packets.TAIL_SEGMENT + packets.CHECK]
-        self.write([frame(packet[:size], port=5555) for size in sizes])
-        rows = self.fields("codec", "sent_bytes", "check.sent", "check.present", "trimmed", "check")
-        told = [[*(int(values[0]) for values in row[:4]), is_true(row[4][0])] for row in rows]
-        self.assertEqual(told, [[2, len(packet), 2, 2, False], [2, len(packet), 2, 1, True],
-                                [2, len(packet), 2, 1, True]])
-        self.assertEqual(rows[0][5], [(b"h" * packets.CHECK).hex(), (b"t" * packets.CHECK).hex()])
-        self.write([frame(packets.bytes_packet(1, 32))])  # the packet is all head
-        self.assertEqual(self.one("check.sent", "check.present", "planes_present"), ["1", "1", "32"])
+    def test_of_bytes_are_shown_by_the_mark_of_the_switch(self):
+        packet = packets.bytes_packet(1432)
+        self.write([frame(packet, port=5555), frame(packet[:200], port=5555, dscp=48), frame(packets.bytes_packet(8, 0))])
+        rows = self.fields("type", "bytes", "check.sent", "check.present", "byte_count", "trimmed", "signature.kind")
+        told = [[",".join(values) for values in row[:5]] + [is_true(row[5][0]), row[6]] for row in rows]
+        self.assertEqual(told, [["9", "1472", "2", "2", "1432", False, []], ["9", "200", "2", "1", "", True, []],
+                                ["9", "56", "2", "2", "8", False, ["9"]]])
+        self.write([frame(packet)])
+        self.assertEqual(self.fields("check")[0][0], [(b"h" * packets.CHECK).hex(), (b"t" * packets.CHECK).hex()])
+        self.assertEqual(self.one("number", "packet", "timestamp", "byte_data")[:3], ["70000", "17", str(0xABCDEF)])
 
     def test_quanta_of_a_whole_row_are_written_as_none(self):
         packet = bytearray(golden_packet("planes8"))
         packet[36:38] = b"\0\0"  # the first slot, of 256 quanta
-        layout = packets.DataLayout(packet)
+        packet[39] = 1  # a check per segment
+        layout = packets.PlanesLayout(packet)
         self.assertEqual((layout.count, layout.planes), (8192, 8))
         tail = 8192 - layout.head_bytes
         sent = layout.head_end + tail + -(-tail // packets.TAIL_SEGMENT) * packets.CHECK
@@ -163,17 +162,17 @@ class Cuts(Captures):
 
     def test_what_the_capture_left_out_is_no_trim(self):
         packet = golden_packet("planes16")
-        layout = packets.DataLayout(packet)
+        layout = packets.PlanesLayout(packet)
         kept = layout.head_end + 10
         self.write([frame(packet), frame(packet)], kept_bytes=42 + kept)
         for row in self.fields("trimmed", "bytes", "captured_bytes", "planes_present", "check"):
             self.assertFalse(is_true(row[0][0]))
-            self.assertEqual(row[1:], [[str(len(packet))], [str(kept)], ["16"], [packet[48:56].hex()]])
+            self.assertEqual(row[1:], [[str(len(packet))], [str(kept)], ["16"], [packet[44:52].hex()]])
         self.assertEqual(self.count("spillway.expert.snapped && !spillway.expert.trimmed"), 2)
 
     def test_both_at_once(self):
         packet = golden_packet("planes16")
-        cut = packets.DataLayout(packet).head_end + 2
+        cut = packets.PlanesLayout(packet).head_end + 2
         self.write([frame(packet[:cut], len(packet), len(packet), dscp=48)], kept_bytes=42 + 60)
         trimmed, *sizes = self.one("trimmed", "sent_bytes", "bytes", "captured_bytes")
         self.assertTrue(is_true(trimmed))
@@ -191,7 +190,7 @@ class ControlPackets(Captures):
         names = ("type", "job", "epoch", "source", "destination", "piece", "operation", "signature",
                  "signature.kind", "signature.type", "signature.tag", "phase", "path", "timestamp",
                  "message_source", "sequence", "generation")
-        values = (6, 7, 8, 1, 2, 13, 300000, "0x243000abcd123456", 9, 3, 0xABCD, 2, 5, 0x89ABCDEF, 3, 70000, 4)
+        values = (6, 7, 8, 1, 2, 13, 300000, "0x243000abcd123456", 9, 3, 0xABCD, 2, 5, 0xABCDEF, 3, 70000, 4)
         self.assertEqual(self.told_of(WAIT, b"", *names), [str(value) for value in values])
 
     def test_probe(self):
@@ -253,14 +252,15 @@ def changed(name, place, value):
 
 NONSENSE = {
     "another version": changed("zero_row", 0, 0x11),
-    "no such type": changed("zero_row", 0, 0x38),
+    "no such type": changed("zero_row", 0, 0x48),
     "an unknown flag": changed("zero_row", 1, 0x80),
     "a byte too many": golden_packet("zero_row") + b"\0",
-    "a row too long": changed("planes16", 32, 0x10),
+    "a row too long": changed("planes16", 32, 16),
     "no planes": changed("planes16", 33, 0x40),
-    "something reserved": changed("planes16", 39, 1),
-    "a scale below zero": changed("spike_row", 47, 0xBF),
-    "too short": golden_packet("zero_row")[:47],
+    "unknown checks of the tail": changed("planes16", 39, 2),
+    "a path beyond the stream": changed("planes16", 19, 65),
+    "a scale below zero": changed("spike_row", 43, 0xBF),
+    "too short": golden_packet("zero_row")[:43],
     "a PROBE for no packets": control_packet(PROBE, bytes(20)),
     "a STOP for no reason": control_packet(STOP, struct.pack("<IB3x", 1, 4)),
     "a BITMAP beyond its message": control_packet(BITMAP, struct.pack("<IIIIB", 65535, 2, 0, 0, 0)),
@@ -310,7 +310,7 @@ class Fuzz(Captures):
         done = self.tshark("-V", "-O", "spillway")
         self.assertNotIn("Lua", done.stdout + done.stderr, f"seed {self.SEED}")
         self.assertEqual(done.stdout.count("\nFrame "), self.PACKETS - 1)
-        for name in ("DATA", "PROBE", "STOP", "BITMAP", "CREDIT", "WAIT", "LEAVE", "No reader takes this packet"):
+        for name in ("PLANES", "BYTES", "PROBE", "STOP", "BITMAP", "CREDIT", "WAIT", "LEAVE", "No reader takes this packet"):
             self.assertGreater(done.stdout.count(name), 100, name)
 
     def test_no_bytes_break_it(self):

@@ -14,7 +14,7 @@ def _seeds():
               CREDIT: credit, WAIT: b"", LEAVE: struct.pack("<HBx", 3, 1)}
     mismatch = struct.pack("<HBxQHHBBBx", 1, 2, 7, 0, 1, 20, 7, 6) + b"barrier" + bytes(range(20))
     return [golden_packet(name) for name in packets.golden_names()] + [
-        packets.bytes_packet(10, 16), control_packet(LEAVE, mismatch)] + [
+        packets.bytes_packet(1280), packets.bytes_packet(30, 0), control_packet(LEAVE, mismatch)] + [
         control_packet(kind, body) for kind, body in bodies.items()]
 
 

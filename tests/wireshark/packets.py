@@ -6,8 +6,10 @@ Written from docs/wire.md alone, so that the dissector is compared with the docu
 import pathlib
 import struct
 
-DATA, PROBE, STOP, BITMAP, CREDIT, WAIT, LEAVE = range(1, 8)
-DATA_HEADER = 48
+PLANES, PROBE, STOP, BITMAP, CREDIT, WAIT, LEAVE = range(1, 8)
+BYTES = 9
+VERSION = 4
+PLANES_HEADER = 44
 CHECK = 8
 TAIL_SEGMENT = 512
 PORT = 7077
@@ -28,24 +30,30 @@ def golden_names():
 SEND_SIGNATURE = 9 << 58 | 3 << 52 | 0x00ABCD << 24 | 0x123456  # of bfloat16, with tag 0xABCD
 
 
+def u24(value):
+    return struct.pack("<I", value)[:3]
+
+
+def header(kind, signature=b"", **fields):
+    """`fields` have defaults that tell them apart."""
+    at = {"flags": 0, "job": 7, "epoch": 8, "source": 1, "destination": 2, "piece": 13, "packet": 0, "operation": 300000,
+          "number": 70000, "phase": 2, "path": 5, "timestamp": 0xABCDEF, **fields}
+    return struct.pack("<BBHHHHH3sB3sB3sB", VERSION << 4 | kind, at["flags"], at["job"], at["source"], at["destination"],
+                       at["piece"], at["packet"], u24(at["operation"]), at["epoch"], u24(at["number"]), at["path"],
+                       u24(at["timestamp"]), at["phase"] << 6) + signature
+
+
 def control_packet(kind, body, **fields):
-    """`fields` are header fields, with defaults that tell them apart. The tag is arbitrary: checking it needs the
-    run's key."""
-    at = {"flags": 0, "job": 7, "epoch": 8, "source": 1, "destination": 2, "piece": 13, "operation": 300000,
-          "signature": SEND_SIGNATURE, "phase": 2, "path": 5, "timestamp": 0x89ABCDEF, "message_source": 3,
-          "reserved": 0, "sequence": 70000, "generation": 4, **fields}
-    return struct.pack("<BBHHHHHIQBBHIHHII", 3 << 4 | kind, at["flags"], at["job"], at["epoch"], at["source"],
-                       at["destination"], at["piece"], at["operation"], at["signature"], at["phase"] << 6,
-                       at["path"], 0, at["timestamp"], at["message_source"], at["reserved"],
-                       at["sequence"], at["generation"]) + body + bytes(range(CHECK))
+    """`fields` are header fields. The tag is arbitrary: checking it needs the run's key."""
+    at = {"message_source": 3, "reserved": 0, "generation": 4, **fields}
+    return header(kind, struct.pack("<Q", SEND_SIGNATURE), **fields) + struct.pack(
+        "<HHI", at["message_source"], at["reserved"], at["generation"]) + body + bytes(range(CHECK))
 
 
-def bytes_packet(quanta, head_words):
-    """A data packet of raw bytes; bytes and tags are arbitrary."""
-    head, tail = head_words * 4, quanta * 128 - head_words * 4
-    header = struct.pack("<BBHHHHHIQBBHIBBHBBBBII", 3 << 4 | DATA, 0, 7, 8, 1, 2, 13, 300000, SEND_SIGNATURE,
-                         3 << 6, 5, 17, 1, 2 << 4 | 15, 32, 0, 0, quanta, head_words, 0, 18, 0)
-    return header + b"h" * CHECK + b"H" * head + (b"T" * tail + b"t" * CHECK if tail else b"")
+def bytes_packet(count, packet=17):
+    """A packet of raw bytes; bytes and tags are arbitrary."""
+    signature = struct.pack("<Q", SEND_SIGNATURE) if packet == 0 else b""
+    return header(BYTES, signature, packet=packet, phase=3) + b"h" * CHECK + b"B" * count + b"t" * CHECK
 
 
 def path_report(path, *counters):
@@ -53,20 +61,19 @@ def path_report(path, *counters):
     return struct.pack("<B3xIIIQII", path, *counters)
 
 
-class DataLayout:
-    """Offsets of a data packet's parts, from its header."""
+class PlanesLayout:
+    """Offsets of the parts of a packet of planes, from its header."""
 
     def __init__(self, packet):
-        code, planes, _, slot, quanta, head_words = struct.unpack_from("<BBHBBB", packet, 32)
-        length, quanta = 1 << (code & 15), quanta or 256
+        row_log2, planes, _, slot, quanta, head_words, tail = struct.unpack_from("<BBHBBBB", packet, 32)
+        length, quanta = 1 << row_log2, quanta or 256
         self.first = slot * quanta * 32
         self.count = min(quanta * 32, length - self.first)
         self.planes = planes & 63
         self.plane_bytes = self.count // 8
         self.head_bytes = head_words * 4
-        self.head_end = DATA_HEADER + CHECK + self.head_bytes
-        is_bytes = code >> 4 == 2
-        self.segment = max(1, self.planes * self.plane_bytes - self.head_bytes) if is_bytes else TAIL_SEGMENT
+        self.head_end = PLANES_HEADER + CHECK + self.head_bytes
+        self.segment = TAIL_SEGMENT if tail == 1 else max(1, self.planes * self.plane_bytes - self.head_bytes)
 
     def usable(self, size):
         """For a packet cut to `size`: the number of checks in it, and of planes under them."""

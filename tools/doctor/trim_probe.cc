@@ -180,7 +180,7 @@ constexpr std::uint8_t kPlanes = 9;
 wire::DataHeader header_of(std::uint32_t tag, std::uint8_t quanta) {
   wire::DataHeader header;
   header.stamp.job = kJob;
-  header.stamp.message.operation = tag;
+  header.stamp.message.signature = tag;
   header.stamp.priority = kPriority;
   header.stamp.importance = kImportance;
   header.row_log2 = SPILLWAY_MAX_ROW_LOG2;
@@ -234,15 +234,15 @@ std::vector<std::uint8_t> make_burst_packet(std::uint32_t tag, std::size_t limit
     --quanta;
   }
   const wire::DataHeader header = header_of(tag, quanta);
-  const std::vector<std::uint8_t> planes(header.plane_bytes());
+  const std::vector<std::uint8_t> planes(header.payload_bytes());
   std::vector<std::uint8_t> packet(header.packet_size());
   wire::write_data_packet(header, planes, burst_auth(), packet);
   return packet;
 }
 
 std::optional<std::uint32_t> burst_tag_of(base::ByteView payload) {
-  constexpr std::uint8_t kVersionType = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
-  constexpr std::size_t kTagAt = offsetof(spillway_packet_header, operation);
+  constexpr std::uint8_t kVersionType = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_PLANES;
+  constexpr std::size_t kTagAt = offsetof(spillway_planes_header, signature);
   constexpr std::size_t kJobAt = offsetof(spillway_packet_header, job);
   if (payload.size() < kTagAt + sizeof(std::uint32_t) || payload[0] != kVersionType ||
       base::load_le<std::uint16_t>(&payload[kJobAt]) != kJob) {

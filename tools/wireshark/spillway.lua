@@ -23,25 +23,25 @@ local spillway = Proto("spillway", "Spillway")
 
 -- ------------------------------------------------------------------ the format (lib/wire/packet.h)
 
-local VERSION = 3
-local TYPE = {DATA = 1, PROBE = 2, STOP = 3, BITMAP = 4, CREDIT = 5, WAIT = 6, LEAVE = 7}
-local TYPE_NAMES = {"DATA", "PROBE", "STOP", "BITMAP", "CREDIT", "WAIT", "LEAVE"}
+local VERSION = 4
+local TYPE = {PLANES = 1, PROBE = 2, STOP = 3, BITMAP = 4, CREDIT = 5, WAIT = 6, LEAVE = 7, BYTES = 9}
+local TYPE_NAMES = {"PLANES", "PROBE", "STOP", "BITMAP", "CREDIT", "WAIT", "LEAVE", [9] = "BYTES"}
 local PHASE_NAMES = {[0] = "reduce", "gather", "note", "point-to-point"}
 local OUTCOME_NAMES = {[0] = "everything", "within budget", "deadline", "cancelled"}
 local CAUSE_NAMES = {[0] = "done", "silent", "runs another operation", "aborted", "too slow", "broke"}
-local CODEC_NAMES = {"planes", "bytes"}
 -- lib/collective/operation.h: part of the format, since signatures carry them in clear
 local KIND_NAMES = {[0] = "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
                     "scatter", "all_to_all", "barrier", "send", "receive"}
 local ELEMENT_NAMES = {[0] = "float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8"}
 local REDUCTION_NAMES = {[0] = "sum", "average", "min", "max", "product", "bit_and", "bit_or", "bit_xor"}
 local KIND_SEND = 9
-local FLAG_ENCRYPTED, FLAGS_KNOWN = 0x01, 0x1F
-local CODEC_PLANES, CODEC_BYTES = 1, 2
-local COMMON_HEADER, DATA_HEADER, CONTROL_HEADER = 32, 48, 44
+local FLAG_ENCRYPTED, FLAGS_KNOWN, FLAG_CODE = 0x01, 0x1F, 0x20
+local COMMON_HEADER, SIGNED_HEADER, PLANES_HEADER, CONTROL_HEADER = 24, 32, 44, 40
 local QUANTUM = 32       -- coordinates
 local MAX_QUANTA = 256   -- per packet, written as 0
-local TAIL_SEGMENT = 512 -- bytes of planes per tail check; CODEC_BYTES has one for all
+local TAIL_NAMES = {[0] = "one for all of it", "one per segment"}
+local TAIL_SEGMENTS, TAIL_SEGMENT = 1, 512 -- bytes of planes per tail check
+local MAX_PATH = 64
 local CHECK = 8          -- bytes of a tag
 local MAX_PACKET = 8972
 local MAX_PACKETS = 65536 -- per message
@@ -71,18 +71,19 @@ local f = {
   version = number(8, "version", "Version", nil, 0xF0),
   type = number(8, "type", "Type", TYPE_NAMES, 0x0F),
   flags = ProtoField.uint8("spillway.flags", "Flags", base.HEX),
-  encrypted = flag("flags.encrypted", "Scale and planes encrypted", 0x01),
+  encrypted = flag("flags.encrypted", "Scale, planes and bytes encrypted", 0x01),
   last = flag("flags.last", "Last packet of its message", 0x02),
   retransmit = flag("flags.retransmit", "Sent before", 0x04),
   report = flag("flags.report", "Report at once", 0x08),
   requires = flag("flags.requires", "A PROBE says how many packets must arrive", 0x10),
-  unknown_flags = ProtoField.uint8("spillway.flags.unknown", "Unknown flags", base.HEX, nil, 0xE0),
+  code = flag("flags.code", "Floats as code", 0x20),
+  unknown_flags = ProtoField.uint8("spillway.flags.unknown", "Unknown flags", base.HEX, nil, 0xC0),
   job = number(16, "job", "Job"),
-  epoch = number(16, "epoch", "Epoch, low bits"),
+  epoch = number(8, "epoch", "Epoch, low bits"),
   source = number(16, "source", "Source rank"),
   destination = number(16, "destination", "Destination rank"),
   piece = number(16, "piece", "Piece"),
-  operation = number(32, "operation", "Operation, low bits"),
+  operation = number(24, "operation", "Operation, low bits"),
   signature = ProtoField.uint64("spillway.signature", "Signature", base.HEX),
   signature_kind = number(16, "signature.kind", "Kind", KIND_NAMES, 0xFC00),
   signature_type = number(16, "signature.type", "Element type", ELEMENT_NAMES, 0x03F0),
@@ -93,17 +94,17 @@ local f = {
   importance = number(8, "importance", "Importance", nil, 0x07),
   path = number(8, "path", "Path"),
   packet = number(16, "packet", "Packet"),
-  timestamp = number(32, "timestamp", "Timestamp (us)"),
+  timestamp = number(24, "timestamp", "Timestamp (us), low bits"),
 
-  codec = number(8, "codec", "Codec", CODEC_NAMES, 0xF0),
-  row_log2 = number(8, "row_log2", "Row length, log2", nil, 0x0F),
+  row_log2 = number(8, "row_log2", "Row length, log2"),
   rotations = number(8, "rotations", "Rotations", nil, 0xC0),
   planes = number(8, "planes", "Planes sent", nil, 0x3F),
   row = number(16, "row", "Row"),
   slot = number(8, "slot", "Slot"),
   quanta = number(8, "quanta", "Quanta"),
   head_words = number(8, "head_words", "Head, 4-byte words"),
-  number = number(32, "number", "Number on its path, low bits"),
+  tail = number(8, "tail", "Checks of the tail", TAIL_NAMES),
+  number = number(24, "number", "Number on its path, low bits"),
   scale = ProtoField.float("spillway.scale", "Scale"),
   encrypted_scale = ProtoField.bytes("spillway.encrypted_scale", "Scale, encrypted"),
 
@@ -120,6 +121,9 @@ local f = {
   unchecked_bytes = number(32, "unchecked_bytes", "Bytes behind the last check, of no use"),
   plane_data = ProtoField.bytes("spillway.plane_data", "Planes"),
   encrypted_planes = ProtoField.bytes("spillway.encrypted_planes", "Planes, encrypted"),
+  byte_count = number(32, "byte_count", "Bytes carried"),
+  byte_data = ProtoField.bytes("spillway.byte_data", "Bytes"),
+  encrypted_bytes = ProtoField.bytes("spillway.encrypted_bytes", "Bytes, encrypted"),
 
   checks_present = number(8, "check.present", "Checks present"),
   checks_sent = number(8, "check.sent", "Checks sent"),
@@ -127,7 +131,7 @@ local f = {
   segment = number(8, "segment", "Tail segment"),
 
   message_source = number(16, "message_source", "Source rank of the message"),
-  sequence = number(32, "sequence", "Sequence, low bits"),
+  sequence = number(24, "sequence", "Sequence, low bits"),
   generation = number(32, "generation", "Generation"),
   probe_packets = number(32, "probe.packets", "Packets of the message"),
   probe_important = number(32, "probe.important", "Important ones"),
@@ -167,25 +171,22 @@ spillway.fields = f
 
 -- Positions: field, offset, bytes.
 local COMMON_FIELDS = {
-  {f.job, 2, 2}, {f.epoch, 4, 2}, {f.source, 6, 2}, {f.destination, 8, 2}, {f.piece, 10, 2},
-  {f.operation, 12, 4},
+  {f.job, 2, 2}, {f.source, 4, 2}, {f.destination, 6, 2}, {f.piece, 8, 2}, {f.packet, 10, 2},
+  {f.operation, 12, 3}, {f.epoch, 15, 1}, {f.path, 19, 1}, {f.timestamp, 20, 3}, {f.phase, 23, 1},
+  {f.priority, 23, 1}, {f.importance, 23, 1},
 }
 local SIGNATURE_FIELDS = {
-  {f.signature_kind, 22, 2}, {f.signature_type, 22, 2}, {f.signature_reduction, 22, 2},
-}
-local SERVICE_FIELDS = {
-  {f.phase, 24, 1}, {f.priority, 24, 1}, {f.importance, 24, 1}, {f.path, 25, 1}, {f.packet, 26, 2},
-  {f.timestamp, 28, 4},
+  {f.signature_kind, 30, 2}, {f.signature_type, 30, 2}, {f.signature_reduction, 30, 2},
 }
 local FLAG_FIELDS = {
   {f.encrypted, 1, 1}, {f.last, 1, 1}, {f.retransmit, 1, 1}, {f.report, 1, 1}, {f.requires, 1, 1},
-  {f.unknown_flags, 1, 1},
+  {f.code, 1, 1}, {f.unknown_flags, 1, 1},
 }
-local DATA_FIELDS = {
-  {f.codec, 32, 1}, {f.row_log2, 32, 1}, {f.rotations, 33, 1}, {f.planes, 33, 1}, {f.row, 34, 2},
-  {f.slot, 36, 1}, {f.quanta, 37, 1}, {f.head_words, 38, 1}, {f.number, 40, 4},
+local PLANES_FIELDS = {
+  {f.row_log2, 32, 1}, {f.rotations, 33, 1}, {f.planes, 33, 1}, {f.row, 34, 2}, {f.slot, 36, 1},
+  {f.quanta, 37, 1}, {f.head_words, 38, 1}, {f.tail, 39, 1},
 }
-local CONTROL_FIELDS = {{f.message_source, 32, 2}, {f.sequence, 36, 4}, {f.generation, 40, 4}}
+local CONTROL_FIELDS = {{f.sequence, 16, 3}, {f.message_source, 32, 2}, {f.generation, 36, 4}}
 local BODY_FIELDS = { -- from the end of the header
   [TYPE.PROBE] = {{f.probe_packets, 0, 4}, {f.probe_important, 4, 4}, {f.probe_transmitted, 8, 4},
                   {f.probe_settled, 12, 4}, {f.probe_all_sent, 16, 1}},
@@ -232,6 +233,15 @@ end
 
 local band, lshift, rshift = bit.band, bit.lshift, bit.rshift
 
+local function is_control(kind)
+  return kind >= TYPE.PROBE and kind <= TYPE.LEAVE
+end
+
+-- The first packet of bytes of a message has its signature.
+local function bytes_header_size(packet)
+  return packet == 0 and SIGNED_HEADER or COMMON_HEADER
+end
+
 -- Needs one captured byte. The header of another version is unknown beyond that byte.
 local function header_size(tvb)
   local version_type = tvb(0, 1):uint()
@@ -239,7 +249,10 @@ local function header_size(tvb)
     return 1
   end
   local kind = band(version_type, 0x0F)
-  return kind == TYPE.DATA and DATA_HEADER or TYPE_NAMES[kind] and CONTROL_HEADER or COMMON_HEADER
+  if kind == TYPE.BYTES and tvb:captured_len() >= COMMON_HEADER then
+    return bytes_header_size(tvb(10, 2):le_uint())
+  end
+  return kind == TYPE.PLANES and PLANES_HEADER or is_control(kind) and CONTROL_HEADER or COMMON_HEADER
 end
 
 local function has_header(tvb)
@@ -249,26 +262,30 @@ end
 local function read_common(tvb, header)
   header.flags = tvb(1, 1):uint()
   header.is_encrypted = band(header.flags, FLAG_ENCRYPTED) ~= 0
-  header.source = tvb(6, 2):le_uint()
-  header.destination = tvb(8, 2):le_uint()
-  header.piece = tvb(10, 2):le_uint()
-  header.operation = tvb(12, 4):le_uint()
-  header.signature = "0x" .. tvb(16, 8):le_uint64():tohex():lower():gsub("^0+(%x)", "%1")
-  header.signature_kind = rshift(tvb(23, 1):uint(), 2)
-  header.urgency = band(tvb(24, 1):uint(), 0x3F) -- priority and importance
-  header.packet = tvb(26, 2):le_uint()
+  header.source = tvb(4, 2):le_uint()
+  header.destination = tvb(6, 2):le_uint()
+  header.piece = tvb(8, 2):le_uint()
+  header.packet = tvb(10, 2):le_uint()
+  header.operation = tvb(12, 3):le_uint()
+  header.path = tvb(19, 1):uint()
+  header.urgency = band(tvb(23, 1):uint(), 0x3F) -- priority and importance
 end
 
-local function read_data(tvb, header)
-  local code, planes = tvb(32, 1):uint(), tvb(33, 1):uint()
-  header.codec, header.row_log2 = rshift(code, 4), band(code, 0x0F)
+local function read_signature(tvb, header)
+  header.signature = "0x" .. tvb(24, 8):le_uint64():tohex():lower():gsub("^0+(%x)", "%1")
+  header.signature_kind = rshift(tvb(31, 1):uint(), 2)
+end
+
+local function read_planes(tvb, header)
+  local planes = tvb(33, 1):uint()
+  header.row_log2 = tvb(32, 1):uint()
   header.rotations, header.planes = rshift(planes, 6), band(planes, 0x3F)
   header.row = tvb(34, 2):le_uint()
   header.slot = tvb(36, 1):uint()
   header.quanta = (tvb(37, 1):uint() - 1) % MAX_QUANTA + 1
   header.head_bytes = tvb(38, 1):uint() * 4
-  header.reserved = tvb(39, 1):uint()
-  header.scale_bits = tvb(44, 4):le_uint()
+  header.tail = tvb(39, 1):uint()
+  header.scale_bits = tvb(40, 4):le_uint()
 end
 
 local function read_control(tvb, header)
@@ -282,24 +299,27 @@ local function read_header(tvb)
   local header = {version = rshift(version_type, 4), type = band(version_type, 0x0F)}
   if header.version == VERSION then
     read_common(tvb, header)
-    if header.type == TYPE.DATA then
-      read_data(tvb, header)
-    elseif TYPE_NAMES[header.type] then
+    if header_size(tvb) >= SIGNED_HEADER then
+      read_signature(tvb, header)
+    end
+    if header.type == TYPE.PLANES then
+      read_planes(tvb, header)
+    elseif is_control(header.type) then
       read_control(tvb, header)
     end
   end
   return header
 end
 
--- Derived from a data header: its coordinates, and the offsets of all parts.
+-- Derived from the header of planes: its coordinates, and the offsets of all parts.
 local function layout_of(header)
   local length = lshift(1, header.row_log2)
   local first = header.slot * header.quanta * QUANTUM
   local count = math.min(header.quanta * QUANTUM, length - math.min(length, first))
   local plane_bytes = rshift(count, 3)
   local tail = plane_bytes * header.planes - header.head_bytes
-  local head_end = DATA_HEADER + CHECK + header.head_bytes
-  local segment = header.codec == CODEC_BYTES and math.max(1, tail) or TAIL_SEGMENT
+  local head_end = PLANES_HEADER + CHECK + header.head_bytes
+  local segment = header.tail == TAIL_SEGMENTS and TAIL_SEGMENT or math.max(1, tail)
   local segments = math.max(0, math.ceil(tail / segment))
   return {
     length = length,
@@ -325,8 +345,6 @@ local function is_scale_valid(header)
   local bits, rotations = header.scale_bits, header.rotations
   if header.is_encrypted then
     return true
-  elseif header.codec == CODEC_BYTES then
-    return bits == 0 and rotations == 0
   end
   local magnitude = bits % 0x80000000
   if magnitude == 0 or magnitude > 0x7F800000 then -- zero or NaN
@@ -338,20 +356,15 @@ end
 -- ------------------------------------------------------------------ faults of packets
 -- Each function returns a sentence, or nil for a valid packet. `bytes` is its length on the wire.
 
-local function data_fault(header, bytes)
-  if header.codec ~= CODEC_PLANES and header.codec ~= CODEC_BYTES then
-    return "unknown codec " .. header.codec
-  elseif header.codec == CODEC_BYTES
-         and (header.slot ~= 0 or header.rotations ~= 0) then
-    return "bytes with a slot or rotations"
-  elseif header.row_log2 < MIN_ROW_LOG2 or header.row_log2 > MAX_ROW_LOG2 then
+local function planes_fault(header, bytes)
+  if header.row_log2 < MIN_ROW_LOG2 or header.row_log2 > MAX_ROW_LOG2 then
     return "a row of 2^" .. header.row_log2 .. " coordinates"
   elseif header.planes == 0 or header.planes > MAX_PLANES then
     return header.planes .. " planes"
   elseif header.head_bytes == 0 then
     return "no head"
-  elseif header.reserved ~= 0 then
-    return "a reserved byte that is not zero"
+  elseif not TAIL_NAMES[header.tail] then
+    return "unknown checks of the tail"
   elseif not is_scale_valid(header) then
     return "scale and rotations contradict each other"
   end
@@ -460,12 +473,17 @@ local function packet_fault(tvb, header)
     return "unknown version " .. header.version
   elseif not TYPE_NAMES[header.type] then
     return "unknown type " .. header.type
-  elseif header.flags > FLAGS_KNOWN then
+  elseif header.flags > FLAGS_KNOWN + (header.type == TYPE.BYTES and FLAG_CODE or 0) then
     return "unknown flags"
-  elseif header.type == TYPE.DATA then
-    return data_fault(header, tvb:reported_len())
+  elseif is_control(header.type) then
+    return control_fault(tvb, header)
+  elseif header.path > MAX_PATH then
+    return "a path beyond the stream"
+  elseif header.type == TYPE.PLANES then
+    return planes_fault(header, tvb:reported_len())
+  elseif tvb:reported_len() > MAX_PACKET then
+    return "a packet of " .. tvb:reported_len() .. " bytes"
   end
-  return control_fault(tvb, header)
 end
 
 -- ------------------------------------------------------------------ checks in the tree
@@ -485,13 +503,13 @@ local function add_segment(tree, tvb, header, index, offset, length)
   add_check(item, tvb, offset + length)
 end
 
--- ------------------------------------------------------------------ data packets
+-- ------------------------------------------------------------------ packets of planes
 
 -- The part of a packet of `bytes` that present checks cover: tail segments, bytes of planes, and
 -- where that part ends.
 local function usable_part(header, layout, bytes)
   if bytes < layout.head_end then
-    return {segments = 0, plane_bytes = 0, stop = DATA_HEADER}
+    return {segments = 0, plane_bytes = 0, stop = PLANES_HEADER}
   end
   local part = {segments = 0, plane_bytes = header.head_bytes, stop = layout.head_end}
   while part.segments < layout.segments do
@@ -511,10 +529,10 @@ local function add_parts(tree, tvb, header, layout, part)
   if part.plane_bytes == 0 or captured < layout.head_end then
     return
   end
-  local head = tree:add(tvb(DATA_HEADER, layout.head_end - DATA_HEADER),
+  local head = tree:add(tvb(PLANES_HEADER, layout.head_end - PLANES_HEADER),
                         "Head, " .. header.head_bytes .. " bytes")
-  add_check(head, tvb, DATA_HEADER)
-  add_planes_of(head, tvb, header, DATA_HEADER + CHECK, header.head_bytes)
+  add_check(head, tvb, PLANES_HEADER)
+  add_planes_of(head, tvb, header, PLANES_HEADER + CHECK, header.head_bytes)
   for index = 0, part.segments - 1 do
     local offset, length = segment_span(layout, index)
     if offset + length + CHECK > captured then
@@ -549,9 +567,8 @@ local function add_planes(tree, header, layout, part)
   return present
 end
 
-local function add_lengths(tree, tvb, layout, part)
+local function add_bytes_here(tree, tvb)
   local bytes, captured = tvb:reported_len(), tvb:captured_len()
-  add_computed(tree, f.sent_bytes, layout.sent)
   add_computed(tree, f.bytes, bytes)
   if captured < bytes then
     local item = add_computed(tree, f.captured_bytes, captured)
@@ -559,6 +576,12 @@ local function add_lengths(tree, tvb, layout, part)
       "The capture kept %d of the %d bytes that were on the wire: no trim",
       captured, bytes))
   end
+end
+
+local function add_lengths(tree, tvb, layout, part)
+  local bytes = tvb:reported_len()
+  add_computed(tree, f.sent_bytes, layout.sent)
+  add_bytes_here(tree, tvb)
   if bytes > part.stop and part.plane_bytes > 0 then
     add_computed(tree, f.unchecked_bytes, bytes - part.stop)
   end
@@ -582,11 +605,12 @@ local function add_fate(tree, bytes, layout, planes)
 end
 
 local function message_words(header)
-  return string.format("src=%d dst=%d operation=%d signature=%s piece=%d", header.source,
-                       header.destination, header.operation, header.signature, header.piece)
+  local signature = header.signature and " signature=" .. header.signature or ""
+  return string.format("src=%d dst=%d operation=%d%s piece=%d", header.source, header.destination,
+                       header.operation, signature, header.piece)
 end
 
-local function dissect_data(tree, tvb, header)
+local function dissect_planes(tree, tvb, header)
   local layout = layout_of(header)
   local bytes = tvb:reported_len()
   local part = usable_part(header, layout, bytes)
@@ -601,6 +625,33 @@ local function dissect_data(tree, tvb, header)
   add_parts(tree, tvb, header, layout, part)
   return string.format("%s #%d planes %s/%d %s%s", message_words(header), header.packet, present,
                        header.planes, fate, header.is_encrypted and " (encrypted)" or "")
+end
+
+-- ------------------------------------------------------------------ packets of bytes
+
+-- They do not say how long they were sent, so only the switch's mark shows a trim.
+local function dissect_bytes(tree, tvb, header)
+  local bytes, captured = tvb:reported_len(), tvb:captured_len()
+  local size = bytes_header_size(header.packet)
+  local first, last = size + CHECK, bytes - CHECK
+  local is_whole = not is_marked_trimmed() and last > first
+  add_bytes_here(tree, tvb)
+  add_computed(tree, f.trimmed, not is_whole)
+  add_computed(tree, f.checks_sent, 2)
+  add_computed(tree, f.checks_present, bytes < first and 0 or is_whole and 2 or 1)
+  if captured >= first then
+    add_check(tree, tvb, size)
+  end
+  if is_whole then
+    add_computed(tree, f.byte_count, last - first)
+    if captured >= bytes then
+      tree:add(header.is_encrypted and f.encrypted_bytes or f.byte_data, tvb(first, last - first))
+      add_check(tree, tvb, last)
+    end
+  end
+  return string.format("%s #%d %s%s", message_words(header), header.packet,
+                       is_whole and (last - first) .. " bytes" or "trimmed",
+                       header.is_encrypted and " (encrypted)" or "")
 end
 
 -- ------------------------------------------------------------------ control packets
@@ -711,19 +762,19 @@ end
 -- ------------------------------------------------------------------ packets
 
 local function add_signature(tree, tvb, header)
-  local item = tree:add_le(f.signature, tvb(16, 8))
+  local item = tree:add_le(f.signature, tvb(24, 8))
   add_fields(item, tvb, SIGNATURE_FIELDS)
   if header.signature_kind == KIND_SEND then
-    item:add_le(f.signature_tag, tvb(19, 3))
+    item:add_le(f.signature_tag, tvb(27, 3))
   end
 end
 
-local function add_data_header(tree, tvb, header)
-  add_fields(tree, tvb, DATA_FIELDS)
+local function add_planes_header(tree, tvb, header)
+  add_fields(tree, tvb, PLANES_FIELDS)
   if header.is_encrypted then
-    tree:add(f.encrypted_scale, tvb(44, 4))
+    tree:add(f.encrypted_scale, tvb(40, 4))
   else
-    tree:add_le(f.scale, tvb(44, 4))
+    tree:add_le(f.scale, tvb(40, 4))
   end
 end
 
@@ -734,12 +785,16 @@ local function add_header(tree, tvb, header)
   end
   add_fields(tree:add_le(f.flags, tvb(1, 1)), tvb, FLAG_FIELDS)
   add_fields(tree, tvb, COMMON_FIELDS)
-  add_signature(tree, tvb, header)
-  add_fields(tree, tvb, SERVICE_FIELDS)
-  if header.type == TYPE.DATA then
-    add_data_header(tree, tvb, header)
-  elseif TYPE_NAMES[header.type] then
+  if header.signature then
+    add_signature(tree, tvb, header)
+  end
+  if is_control(header.type) then
     add_fields(tree, tvb, CONTROL_FIELDS)
+  elseif TYPE_NAMES[header.type] then
+    tree:add_le(f.number, tvb(16, 3))
+  end
+  if header.type == TYPE.PLANES then
+    add_planes_header(tree, tvb, header)
   end
 end
 
@@ -770,7 +825,8 @@ local function show(tvb, pinfo, root)
     pinfo.cols.info = name .. " malformed: " .. fault
     return tvb:captured_len()
   end
-  local dissect = header.type == TYPE.DATA and dissect_data or dissect_control
+  local dissect = header.type == TYPE.PLANES and dissect_planes or header.type == TYPE.BYTES and dissect_bytes
+                  or dissect_control
   local words = name .. " " .. dissect(tree, tvb, header)
   tree:append_text(", " .. words)
   pinfo.cols.info = words

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective/exact/coded_message.h"
 
+#include <array>
+#include <cstring>
 #include <utility>
 
 namespace spillway::collective {
@@ -46,38 +48,50 @@ void SpanCodes::give_back(const Span& span) {
   }
 }
 
-// Code has no more packets than the plain message, and a message keeps its form and length.
-bool EitherSink::begin_code(std::uint32_t packets) {
-  if (form_ == Form::kUnknown && packets <= layout_.packets(bytes_)) {
-    form_ = Form::kCode;
-    packets_ = packets;
-    code_ = pool_.take(std::size_t{packets} * layout_.bytes_per_packet);
+unsigned EitherSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
+  const Form form = packet.header.is_code ? Form::kCode : Form::kPlain;
+  if (form_ != Form::kUnknown && form_ != form) {
+    return 0;  // a message keeps its form
   }
-  return form_ == Form::kCode && packets == packets_;
+  const unsigned planes =
+      form == Form::kCode ? take_code(packet, bytes) : plain_.take(packet, bytes);
+  if (planes > 0) {
+    form_ = form;
+  }
+  return planes;
 }
 
-unsigned EitherSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
-  const std::uint32_t packets = packet.header.row;
-  if (packets == 0) {
-    const unsigned planes = form_ == Form::kCode ? 0 : plain_.take(packet, bytes);
-    form_ = planes > 0 ? Form::kPlain : form_;
-    return planes;
-  }
-  const std::uint32_t index = packet.header.stamp.packet;
-  const std::size_t length = packet.header.plane_bytes();
-  const bool is_last = index + 1 == packets;
-  if (packet.header.codec != wire::Codec::kBytes || packet.header.planes != ByteLayout::kPlanes ||
-      index >= packets || length > layout_.bytes_per_packet ||
-      (!is_last && length != layout_.bytes_per_packet) || !begin_code(packets)) {
+// The first packet tells where the code ends, and so does one that is not full.
+unsigned EitherSink::take_code(const wire::OpenedPacket& packet, base::ByteView bytes) {
+  const std::uint16_t index = packet.header.stamp.packet;
+  const auto [first, room] = layout_.range_of(index, end_ != 0 ? end_ : bytes_);
+  if (packet.header.codec != wire::Codec::kBytes || room == 0) {
     return 0;
   }
-  const std::size_t first = std::size_t{index} * layout_.bytes_per_packet;
-  const wire::TrustedPlanes trusted =
-      wire::copy_trusted_planes(bytes, packet, {code_.data.get() + first, length});
-  if (is_last) {
-    code_bytes_ = first + length;
+  std::array<std::uint8_t, SPILLWAY_MAX_PACKET> decrypted;
+  const base::ByteView came = wire::trusted_bytes(bytes, packet, decrypted);
+  if (came.empty()) {
+    return 1;  // cut: it only shows that it was sent
   }
-  return trusted.bytes == length ? ByteLayout::kPlanes : 1;
+  if (came.size() > room || (index == 0 && came.size() < kCodeStart) ||
+      (came.size() < room && !ends_at(first + came.size())) ||
+      (index == 0 && !ends_at(base::load_le<std::uint64_t>(came.data())))) {
+    return 0;
+  }
+  if (code_.data == nullptr) {
+    code_ = pool_.take(bytes_);
+  }
+  std::memcpy(code_.data.get() + first, came.data(), came.size());
+  return ByteLayout::kPlanes;
+}
+
+// False if the code cannot end there.
+bool EitherSink::ends_at(std::size_t end) {
+  if (end_ == 0 && end > kCodeStart && end <= bytes_) {
+    end_ = end;
+    packets_ = layout_.packets(end);
+  }
+  return end == end_;
 }
 
 }  // namespace spillway::collective

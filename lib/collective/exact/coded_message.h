@@ -2,8 +2,8 @@
 //
 // Messages of floats that travel as code (codec/entropy/float_coder.h): fewer bytes, the same bits.
 // The sender alone decides, message by message: one that does not shrink travels as it is. Every
-// packet of code tells how many packets the message has (docs/wire.md), so a receiver knows from
-// the first one what it gets, and by when it has everything.
+// packet tells whether it is code, and the code begins with its length (docs/wire.md), so a receiver
+// knows what it gets, and by when it has everything.
 //
 //   SpanCodes    spans that are being sent: each is encoded once, for all ranks that get it
 //   EitherSink   takes a message in either form
@@ -44,14 +44,18 @@ using FloatCoderPool = LoanPool<FloatCoders>;
 // A span that is being sent, and its code once there is one. The address stays while it is in use.
 struct SpanCode {
   ScratchPool::Buffer buffer;
-  // Length of the code; nothing if the span does not shrink enough.
+  // Length of the message; nothing if the span does not shrink enough.
   std::optional<std::size_t> bytes{};
   bool is_ready = false;          // its job has ended
   std::vector<StepId> waiting{};  // steps that send it then
   std::uint32_t uses = 0;         // steps that send it and have not ended
 };
 
-// Most bytes that the code of so many bytes may have: a little less, because decoding takes time.
+// A message of code: its length in bytes, u64, and the code.
+inline constexpr std::size_t kCodeStart = sizeof(std::uint64_t);
+
+// Most bytes of a message with the code of so many bytes: a little less, because decoding takes
+// time.
 constexpr std::size_t most_code_bytes(std::size_t bytes) {
   return bytes - bytes / 32;
 }
@@ -93,22 +97,23 @@ class EitherSink final : public transport::PayloadSink {
   std::uint32_t packets() const override { return packets_; }
 
   // Valid once the message has come.
-  bool is_coded() const { return packets_ != 0; }
-  base::ByteView code() const { return {code_.data.get(), code_bytes_}; }
+  bool is_coded() const { return form_ == Form::kCode; }
+  base::ByteView code() const { return {code_.data.get() + kCodeStart, end_ - kCodeStart}; }
   void drop_code() { pool_.give_back(std::move(code_)); }
 
  private:
   enum class Form : std::uint8_t { kUnknown, kPlain, kCode };
 
-  bool begin_code(std::uint32_t packets);
+  unsigned take_code(const wire::OpenedPacket& packet, base::ByteView bytes);
+  bool ends_at(std::size_t end);
 
   transport::PayloadSink& plain_;
   std::size_t bytes_;
   const ByteLayout& layout_;
   ScratchPool& pool_;
   Form form_ = Form::kUnknown;
-  std::uint32_t packets_ = 0;  // of the code
-  std::size_t code_bytes_ = 0;
+  std::size_t end_ = 0;        // where the code ends, once a packet told
+  std::uint32_t packets_ = 0;  // up to there
   ScratchPool::Buffer code_;
 };
 

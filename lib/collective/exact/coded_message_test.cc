@@ -18,11 +18,17 @@ class EitherSinkTest : public testing::Test {
 
   EitherSinkTest()
       : layout_(ByteLayout::make({.mtu = 1500}).value()),
-        plain_(kPackets * layout_.bytes_per_packet, 7),
-        code_(kCodePackets * layout_.bytes_per_packet - 200, 9),
+        plain_(kPackets * layout_.bytes_per_packet - ByteLayout::kSignatureBytes, 7),
+        code_(code_of(kCodePackets * layout_.bytes_per_packet - 200)),
         got_(plain_.size()),
         plain_sink_(got_.data(), got_.size(), layout_),
         sink_(plain_sink_, got_.size(), layout_, pool_) {}
+
+  static std::vector<std::uint8_t> code_of(std::size_t bytes) {
+    std::vector<std::uint8_t> code(bytes, 9);
+    base::store_le(code.data(), std::uint64_t{bytes});
+    return code;
+  }
 
   // Planes that the sink takes of packet `index` of a message.
   unsigned take(const std::vector<std::uint8_t>& bytes, ByteForm form, std::uint16_t index,
@@ -60,30 +66,35 @@ TEST_F(EitherSinkTest, PlainMessagesGoToTheirPlace) {
 }
 
 TEST_F(EitherSinkTest, CodeIsCollectedInAnyOrder) {
-  for (const std::uint16_t i : {2, 3, 0, 1}) {
+  for (const std::uint16_t i : {2, 0, 3, 1}) {
     EXPECT_EQ(take(code_, ByteForm::kCode, i), ByteLayout::kPlanes);
-    EXPECT_EQ(sink_.packets(), kCodePackets);
+    EXPECT_EQ(sink_.packets(), i == 2 ? 0U : kCodePackets);
   }
   ASSERT_TRUE(sink_.is_coded());
   const base::ByteView code = sink_.code();
-  ASSERT_GE(code.size(), code_.size());
-  EXPECT_LT(code.size(), code_.size() + 128);
-  EXPECT_TRUE(std::equal(code_.begin(), code_.end(), code.begin()));
+  EXPECT_TRUE(std::equal(code_.begin() + kCodeStart, code_.end(), code.begin(), code.end()));
   sink_.drop_code();
   EXPECT_EQ(pool_.used_bytes(), 0U);
 }
 
-TEST_F(EitherSinkTest, ACutPacketTellsTheLengthAndNothingElse) {
-  EXPECT_EQ(take(code_, ByteForm::kCode, 1, /*cut=*/600), 1U);
+TEST_F(EitherSinkTest, APacketThatIsNotFullShowsWhereTheCodeEnds) {
+  EXPECT_EQ(take(code_, ByteForm::kCode, kCodePackets - 1), ByteLayout::kPlanes);
   EXPECT_EQ(sink_.packets(), kCodePackets);
-  EXPECT_EQ(take(code_, ByteForm::kCode, 1), ByteLayout::kPlanes);
+  EXPECT_EQ(take(code_of(code_.size() - 8), ByteForm::kCode, 0), 0U);
+  EXPECT_EQ(take(code_, ByteForm::kCode, 0), ByteLayout::kPlanes);
+}
+
+TEST_F(EitherSinkTest, ACutPacketOnlyShowsThatItWasSent) {
+  EXPECT_EQ(take(code_, ByteForm::kCode, 0, /*cut=*/600), 1U);
+  EXPECT_EQ(sink_.packets(), 0U);
+  EXPECT_EQ(take(code_, ByteForm::kCode, 0), ByteLayout::kPlanes);
 }
 
 TEST_F(EitherSinkTest, AMessageKeepsItsFormAndLength) {
   EXPECT_EQ(take(code_, ByteForm::kCode, 0), ByteLayout::kPlanes);
   EXPECT_EQ(take(plain_, ByteForm::kPlain, 1), 0U);
-  code_.resize(layout_.bytes_per_packet);
-  EXPECT_EQ(take(code_, ByteForm::kCode, 0), 0U);
+  EXPECT_EQ(take(code_of(layout_.bytes_per_packet), ByteForm::kCode, 0), 0U);
+  EXPECT_EQ(take(plain_, ByteForm::kCode, kCodePackets), 0U);
   EXPECT_EQ(sink_.packets(), kCodePackets);
 }
 
@@ -94,8 +105,8 @@ TEST_F(EitherSinkTest, PlainMessagesDoNotTurnIntoCode) {
 }
 
 TEST_F(EitherSinkTest, CodeIsNotLongerThanTheMessage) {
-  code_.resize(plain_.size() + 1);
-  EXPECT_EQ(take(code_, ByteForm::kCode, 0), 0U);
+  EXPECT_EQ(take(code_of(plain_.size() + 1), ByteForm::kCode, 0), 0U);
+  EXPECT_EQ(take(code_of(kCodeStart), ByteForm::kCode, 0), 0U);
   EXPECT_EQ(sink_.packets(), 0U);
 }
 

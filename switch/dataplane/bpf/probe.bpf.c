@@ -52,7 +52,7 @@ static inline void make_part(__u8* data, const __u8* end, __u64 number) {
   }
   header->common.source = (__u16)rank;
   header->common.packet = (__u16)(chunk % SPILLWAY_FEED_CHUNKS);
-  header->common.operation = (__u32)(chunk / SPILLWAY_FEED_CHUNKS);
+  header->common.operation = (__u32)(chunk / SPILLWAY_FEED_CHUNKS) & 0xFFFFFF;
   header->level = 0;
   header->marks = 0;
   header->ranks[0] = 1ULL << rank;

@@ -65,10 +65,10 @@ Frame frame_of(const FrameShape& shape, base::ByteView payload) {
 }
 
 std::vector<std::uint8_t> data_payload(std::size_t bytes, std::uint8_t importance) {
-  spillway_data_header header = {};
-  header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_DATA;
+  spillway_planes_header header = {};
+  header.common.version_type = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_PLANES;
   header.common.service = importance;
-  header.code = SPILLWAY_PAYLOAD_PLANES << 4 | 15;
+  header.row_log2 = 15;
   header.planes = 1 << 6 | 16;
   header.quanta = 22;
   header.head_words = 20;

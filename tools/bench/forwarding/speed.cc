@@ -359,7 +359,7 @@ kernel::Frame noise() {
 
 // A switch takes it for a Spillway control packet, which has a queue of its own.
 kernel::Frame forged_control() {
-  std::vector<std::uint8_t> payload(sizeof(spillway_data_header));
+  std::vector<std::uint8_t> payload(sizeof(spillway_planes_header));
   payload[0] = SPILLWAY_WIRE_VERSION << 4 | SPILLWAY_TYPE_PROBE;
   return kernel::frame_of({.traffic_class = SPILLWAY_DSCP_CONTROL << 2}, payload);
 }

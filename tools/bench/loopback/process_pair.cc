@@ -227,6 +227,7 @@ wire::DataHeader header_of(const packetize::PacketPlan& plan, std::size_t packet
   header.slot = static_cast<std::uint8_t>(place.slot);
   header.quanta = static_cast<std::uint16_t>(plan.quanta());
   header.head_bytes = static_cast<std::uint16_t>(plan.head_bytes(place.count));
+  header.has_segmented_tail = plan.has_segmented_tails();
   header.scale = 1.0F;
   return header;
 }
@@ -264,7 +265,7 @@ PlaneSink::PlaneSink(const packetize::PacketPlan& plan) : plan_(plan), spans_(sp
 unsigned PlaneSink::take(const wire::OpenedPacket& packet, base::ByteView bytes) {
   const wire::DataHeader& header = packet.header;
   if (header.stamp.packet >= spans_.size() || header.planes != plan_.planes() ||
-      header.plane_bytes() != spans_[header.stamp.packet].bytes) {
+      header.payload_bytes() != spans_[header.stamp.packet].bytes) {
     return 0;
   }
   const PlaneSpan& span = spans_[header.stamp.packet];
