@@ -215,8 +215,7 @@ class ShardHook:
         return abi.OperationOptions.from_buffer_copy(tolerance)
 
     def _start(self, operation: Operation, member: Member, values: torch.Tensor) -> None:
-        if not self._runs:
-            before_backward_ends(self.end_pass)
+        before_backward_ends(self.end_pass)
         while len(self._runs) - self._awaited >= MOST_UNDER_WAY:
             self._runs[self._awaited].wait()
             self._awaited += 1
