@@ -26,12 +26,16 @@ base::Status guarded(const Operation& operation, const Call& call) {
                       describe(operation), operation.bytes())};
 }
 
-// For large exact all-reduces, the usual one first.
-std::vector<Algorithm> plans_to_try(const EngineConfig& config) {
-  if (level_factors(config.group, config.plan).empty()) {
+// For large exact all-reduces, the usual one first. Ranks of a host share its link, so that a
+// direct exchange is several times slower: it is not tried where hosts are known.
+std::vector<Algorithm> plans_to_try(const Group& group, const PlanOptions& plan) {
+  if (level_factors(group, plan).empty()) {
     return {Algorithm::kAutomatic};
   }
-  if (config.plan.rack_ranks > 1) {
+  if (plan.host_ranks > 1) {
+    return {Algorithm::kHierarchical};
+  }
+  if (has_near_ranks(group, plan)) {
     return {Algorithm::kHierarchical, Algorithm::kDirect};
   }
   return {Algorithm::kDirect, Algorithm::kHierarchical};
@@ -59,7 +63,7 @@ Engine::Engine(const EngineConfig& config, const ByteLayout& layout, ComputePool
       matching_(config.group.world, config.first_operation) {
   if (config.group.servers == 0 && config.group.world > 1) {
     ways_ = std::make_unique<Ways>(config.group.world, config.limits.survey_bytes,
-                                   plans_to_try(config), config.may_stream);
+                                   plans_to_try(config.group, runs_.plan()), config.may_stream);
   }
   if (config.group.is_server()) {
     inbox_ = std::make_unique<CallInbox>(runs_.config(), config.first_operation);

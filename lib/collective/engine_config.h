@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "collective/entropy/chunk_layout.h"
 #include "collective/exact/planner.h"
+#include "collective/hosts.h"
 #include "collective/operation_run.h"
 #include "packetize/packet_plan.h"
 
@@ -47,6 +48,7 @@ struct EngineConfig {
   packetize::PacketLimits packet_limits;
   bool are_packets_encrypted = false;
   PeerMemory* memory = nullptr;  // shared with ranks of this machine, if any; outlives the engine
+  Hosts hosts{};                 // the ranks that share one, the same at all ranks
   PlanOptions plan{};
   ShareRule shares = ShareRule::kAutomatic;
   // Streams to the other ranks can be opened, beside datagrams; the same at all ranks.

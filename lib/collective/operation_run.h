@@ -2,8 +2,9 @@
 //
 // An operation under way at one rank: it is told what happens, and does what comes next. The engine
 // owns it, tells it of its own messages and jobs only, and asks after each call whether it is done.
-// Four kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h may lose something,
-// summed/summed_run.h lets switches add, entropy/entropy_run.h codes by what both ends remember.
+// Five kinds: exact/plan_run.h carries out a plan, tolerant/tolerant_run.h may lose something,
+// summed/summed_run.h lets switches add, entropy/entropy_run.h codes by what both ends remember,
+// levels/levels_run.h is made of others: inside hosts, and between them.
 //
 // A run works with:
 //   RunConfig     what all runs of a communicator share
@@ -56,11 +57,20 @@ class ComputePool {
   virtual void submit(ComputeJob& job) = 0;
 };
 
-// The surroundings of a run during one call.
+class MessageScope;
+
+// The surroundings of a run during one call. Runs expect, send and end messages through it, so that
+// a run may be part of another one (message_scope.h).
 struct RunContext {
   transport::Endpoint& endpoint;
   ComputePool& pool;
   base::Instant now;
+  MessageScope* scope = nullptr;  // of a run that is part of another one
+
+  base::Status expect(const transport::ReceiveOptions& options);
+  base::Status send(const transport::SendOptions& options);
+  void withdraw(const wire::MessageId& id, std::uint16_t peer);
+  void cancel(const wire::MessageId& id);
 };
 
 // Outlives the runs.
@@ -153,11 +163,11 @@ class MessageSet {
  public:
   base::Status expect(const transport::ReceiveOptions& options, RunContext& context) {
     const transport::MessageKey key{options.id, options.id.source};
-    return keep(key, [&] { return context.endpoint.expect(options, context.now); });
+    return keep(key, [&] { return context.expect(options); });
   }
   base::Status send(const transport::SendOptions& options, RunContext& context) {
     const transport::MessageKey key{options.id, options.to};
-    return keep(key, [&] { return context.endpoint.send(options, context.now); });
+    return keep(key, [&] { return context.send(options); });
   }
   void on_received(const transport::ReceiveReport& report) { drop({report.id, report.id.source}); }
   void on_sent(const transport::SendReport& report) { drop({report.id, report.to}); }
@@ -167,7 +177,7 @@ class MessageSet {
   void withdraw_if(RunContext& context, Condition&& condition) {
     for (auto key = keys_.begin(); key != keys_.end();) {
       if (condition(*key)) {
-        context.endpoint.withdraw(key->message, key->peer, context.now);
+        context.withdraw(key->message, key->peer);
         --counts_[counter_of(key->message.phase, key->message.piece)];
         key = keys_.erase(key);
       } else {

@@ -72,6 +72,19 @@ struct EntropyDelivery {
   std::uint64_t clipped = 0;       // values beyond a predicted scale
   SketchDelivery sketch;
 
+  // Counts the step in with others of as many ranks.
+  void add(const EntropyStep& step) {
+    auto found = std::lower_bound(
+        steps.begin(), steps.end(), step.ranks,
+        [](const EntropyStep& at, std::uint16_t ranks) { return at.ranks < ranks; });
+    if (found == steps.end() || found->ranks != step.ranks) {
+      found = steps.insert(found, EntropyStep{.ranks = step.ranks});
+    }
+    found->values += step.values;
+    found->bytes += step.bytes;
+    found->tables += step.tables;
+  }
+
   std::uint64_t values() const { return total(&EntropyStep::values); }
   std::uint64_t bytes() const { return total(&EntropyStep::bytes); }
   std::uint64_t tables() const { return total(&EntropyStep::tables); }

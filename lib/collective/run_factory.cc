@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/random.h"
 #include "collective/device_tensor.h"
 #include "collective/entropy/entropy_run.h"
 #include "collective/exact/plan.h"
@@ -33,6 +34,9 @@ constexpr std::size_t kLeastServerPiece = 128 * 1024;
 constexpr std::size_t kEncodedShare = 4;
 // Part numbers of a tolerant operation that are reserved for messages other than its pieces.
 constexpr std::size_t kReservedParts = 64;
+// Below, a coded all-reduce goes directly even if hosts hold several ranks: two hops are over
+// sooner than four, and a link is not felt.
+constexpr std::size_t kLeastByLevels = std::size_t{256} << 10;
 
 bool is_tolerant(const Operation& operation, const Group& group) {
   return operation.tolerance && group.world > 1 && operation.count > 0;
@@ -54,10 +58,81 @@ PlanOptions fitted(const EngineConfig& config, const ByteLayout& layout) {
   plan.pair_window = std::clamp<std::size_t>(config.limits.pair_messages / config.group.world, 1,
                                              plan.pair_window);
   plan.max_message_bytes = layout.max_message_bytes();
+  if (config.group.servers == 0 && config.hosts.are_adjacent()) {
+    plan.host_ranks = config.hosts.ranks_per_host();
+  }
   return plan;
 }
 
+// The exchange between hosts, seen from a rank: its counterparts, one per host, as a group of their
+// own that knows nothing of hosts. Draws differ from place to place.
+EngineConfig between_hosts(EngineConfig config) {
+  const std::uint16_t rank = config.group.rank;
+  const std::uint16_t place = config.hosts.place(rank);
+  config.group = {config.hosts.host(rank),
+                  static_cast<std::uint16_t>(config.hosts.counterparts(rank).size())};
+  config.job.seed = base::derive_key(config.job.seed, {place, 0, 0, 0});
+  config.memory = nullptr;
+  config.hosts = {};
+  config.plan.rack_ranks = 0;
+  config.plan.host_ranks = 0;
+  config.plan.most_pieces = std::clamp<std::size_t>(LevelsRun::kMostPieces / config.group.world, 1,
+                                                    config.plan.most_pieces);
+  config.limits.messages = std::max<std::size_t>(config.limits.messages / LevelsRun::kWindow, 1);
+  return config;
+}
+
+// The name that a segment of a tensor has for error feedback and for tables; none if the tensor has
+// none.
+std::uint64_t segment_tensor(std::uint64_t tensor, std::size_t segment) {
+  return tensor == 0
+             ? 0
+             : base::derive_key(tensor, {static_cast<std::uint32_t>(segment), 0, 0, 0}) | 1U;
+}
+
+// The operation on a run of its elements.
+Operation on_extent(Operation operation, const Extent& extent) {
+  const std::size_t offset = extent.first * element_size(operation.type);
+  operation.input = static_cast<const std::uint8_t*>(operation.input) + offset;
+  operation.output = static_cast<std::uint8_t*>(operation.output) + offset;
+  operation.count = extent.count;
+  return operation;
+}
+
+// A rank's share of a segment, in the tensor.
+Extent share_of(const Extent& segment, const Group& on_host) {
+  const Extent share = shard_of(segment.count, on_host.world, on_host.rank);
+  return {segment.first + share.first, share.count};
+}
+
 }  // namespace
+
+struct RunFactory::Levels {
+  Levels(const EngineConfig& config, const RunConfig& whole, const ByteLayout& layout)
+      : members(config.hosts, config.group.rank),
+        memory(config.memory ? std::make_unique<MemberMemory>(*config.memory, members.mates)
+                             : nullptr),
+        on_host{{config.hosts.place(config.group.rank), members.mates.count()},
+                whole.job,
+                whole.layout,
+                memory.get()},
+        plan_on_host(config.plan),
+        between(between_hosts(config), layout) {
+    plan_on_host.most_pieces = std::min(plan_on_host.most_pieces, LevelsRun::kMostPieces);
+  }
+
+  // The longest of all shares of segments, as an operation.
+  Operation longest_share(const Operation& operation) const {
+    const Extent segment = shard_of(operation.count, LevelsRun::segments_of(operation), 0);
+    return on_extent(operation, shard_of(segment.count, on_host.group.world, 0));
+  }
+
+  LevelMembers members;
+  std::unique_ptr<MemberMemory> memory;  // null if this host's ranks share none
+  RunConfig on_host;
+  PlanOptions plan_on_host;
+  RunFactory between;
+};
 
 RunFactory::RunFactory(const EngineConfig& config, const ByteLayout& layout)
     : config_(config),
@@ -65,7 +140,12 @@ RunFactory::RunFactory(const EngineConfig& config, const ByteLayout& layout)
       stream_config_{config.group, config.job, ByteLayout::on_stream(), config.memory},
       scratch_(config.limits.scratch_kept) {
   config_.plan = fitted(config, layout);
+  if (config.hosts.are_even() && config.group.servers == 0) {
+    levels_ = std::make_unique<Levels>(config_, run_config_, layout);
+  }
 }
+
+RunFactory::~RunFactory() = default;
 
 // ------------------------------------------------------------------ sizes
 
@@ -172,8 +252,12 @@ base::Status RunFactory::admit(const Operation& operation) const {
   if (base::Status status = validate(operation, config_.group, packets); !status.ok()) {
     return status;
   }
-  return is_tolerant(operation, config_.group) ? check_tolerant_size(operation)
-                                               : check_size(operation, config_.group, config_.plan);
+  if (!is_tolerant(operation, config_.group)) {
+    return check_size(operation, config_.group, config_.plan);
+  }
+  return goes_by_levels(operation)
+             ? levels_->between.check_tolerant_size(levels_->longest_share(operation))
+             : check_tolerant_size(operation);
 }
 
 // ------------------------------------------------------------------ runs
@@ -182,6 +266,9 @@ base::Result<std::unique_ptr<OperationRun>> RunFactory::make(const Operation& op
                                                              std::uint64_t key,
                                                              const Ways::Choice& choice,
                                                              bool is_residual_free) {
+  if (goes_by_levels(operation)) {
+    return make_by_levels(operation, key, choice, is_residual_free);
+  }
   if (is_tolerant(operation, config_.group)) {
     const base::Result<std::span<float>> residual =
         is_residual_free ? residual_of(operation) : std::span<float>();
@@ -212,6 +299,50 @@ base::Result<std::unique_ptr<OperationRun>> RunFactory::make(const Operation& op
   return std::unique_ptr<OperationRun>(
       std::make_unique<PlanRun>(operation, key, std::move(plan), config_on(choice.way.carrier),
                                 PlanRun::Pools{scratch_, float_coders_}, choice.way.form));
+}
+
+// Deadlines stay with single ranks, because a late rank would make its host late. Tensors on a
+// device are coded there, and go directly.
+bool RunFactory::goes_by_levels(const Operation& operation) const {
+  if (!levels_ || !operation.tolerance || operation.kind != Kind::kAllReduce) {
+    return false;
+  }
+  const Tolerance& tolerance = *operation.tolerance;
+  return (tolerance.codec == Codec::kPlanes || uses_entropy(tolerance.codec)) &&
+         operation.algorithm == Algorithm::kAutomatic && operation.bytes() >= kLeastByLevels &&
+         tolerance.least_contributors == 0.0 && !operation.device;
+}
+
+base::Result<std::unique_ptr<OperationRun>> RunFactory::make_by_levels(const Operation& operation,
+                                                                       std::uint64_t key,
+                                                                       const Ways::Choice& choice,
+                                                                       bool is_residual_free) {
+  const std::size_t count = LevelsRun::segments_of(operation);
+  const Ways::Choice way{.way = {.carrier = choice.way.carrier}};
+  const PlanRun::Pools pools{scratch_, float_coders_};
+  std::vector<LevelsRun::SegmentRuns> segments(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    LevelsRun::SegmentRuns& segment = segments[i];
+    segment.extent = shard_of(operation.count, count, i);
+    segment.share = share_of(segment.extent, levels_->on_host.group);
+    const Operation inside = on_extent(operation, segment.extent);
+    const PlanTask task{inside, levels_->on_host.group, levels_->plan_on_host, {}};
+    segment.sum = std::make_unique<PlanRun>(inside, key, plan_direct_sum_of_shards(task),
+                                            levels_->on_host, pools, ByteForm::kPlain);
+    segment.hand_out = std::make_unique<PlanRun>(inside, key, plan_direct_copy_of_shards(task),
+                                                 levels_->on_host, pools, ByteForm::kPlain);
+    Operation share = on_extent(operation, segment.share);
+    share.input = share.output;
+    share.tolerance->feedback_tensor = segment_tensor(operation.tolerance->feedback_tensor, i);
+    base::Result<std::unique_ptr<OperationRun>> exchange =
+        levels_->between.make(share, LevelsRun::segment_key(key, i), way, is_residual_free);
+    if (!exchange.ok()) {
+      return exchange.status();
+    }
+    segment.exchange = std::move(exchange).value();
+  }
+  return std::unique_ptr<OperationRun>(std::make_unique<LevelsRun>(
+      operation, key, run_config_, levels_->members, std::move(segments)));
 }
 
 base::Result<std::unique_ptr<OperationRun>> RunFactory::make_tolerant(const Operation& operation,
@@ -274,7 +405,8 @@ base::Result<std::span<float>> RunFactory::residual_of(const Operation& operatio
 }
 
 std::size_t RunFactory::memory_bytes() const {
-  std::size_t bytes = scratch_.kept_bytes() + scratch_.used_bytes();
+  std::size_t bytes = scratch_.kept_bytes() + scratch_.used_bytes() +
+                      (levels_ ? levels_->between.memory_bytes() : 0);
   for (const auto& [tensor, residual] : residuals_) {
     bytes += residual.is_on_device ? 0 : residual.count * sizeof(float);
   }

@@ -18,6 +18,7 @@
 #include "collective/entropy/code_cache.h"
 #include "collective/entropy/entropy_piece.h"
 #include "collective/exact/plan_run.h"
+#include "collective/levels/levels_run.h"
 #include "collective/operation_run.h"
 #include "collective/summed/sum_piece.h"
 #include "collective/tolerant/tolerant_run.h"
@@ -28,12 +29,13 @@ namespace spillway::collective {
 class RunFactory {
  public:
   RunFactory(const EngineConfig& config, const ByteLayout& layout);
+  ~RunFactory();
   RunFactory(const RunFactory&) = delete;
   RunFactory& operator=(const RunFactory&) = delete;
 
   // The configuration of runs whose messages travel by datagram. Outlives them.
   const RunConfig& config() const { return run_config_; }
-  // With windows that fit the limits.
+  // With windows that fit the limits, and what is known of hosts.
   const PlanOptions& plan() const { return config_.plan; }
   // Checks whether this rank may call the operation. Any thread.
   base::Status admit(const Operation& operation) const;
@@ -54,6 +56,14 @@ class RunFactory {
     bool is_on_device = false;
   };
 
+  // The parts that runs inside hosts and between them share (levels/levels_run.h).
+  struct Levels;
+
+  bool goes_by_levels(const Operation& operation) const;
+  base::Result<std::unique_ptr<OperationRun>> make_by_levels(const Operation& operation,
+                                                             std::uint64_t key,
+                                                             const Ways::Choice& choice,
+                                                             bool is_residual_free);
   std::size_t tolerant_window() const;
   std::size_t tolerant_piece_bytes(const Operation& operation) const;
   ChunkOptions entropy_chunks(const Operation& operation) const;
@@ -82,6 +92,7 @@ class RunFactory {
   CoderPool coder_pool_;
   FloatCoderPool float_coders_;
   std::map<std::uint64_t, Residual> residuals_;  // by tensor
+  std::unique_ptr<Levels> levels_;               // null without even hosts
 };
 
 }  // namespace spillway::collective

@@ -103,6 +103,7 @@ base::Status Communicator::Impl::begin(const GroupInfo& info) {
                                                .packet_limits = *limits,
                                                .are_packets_encrypted = prepared_.encrypt,
                                                .memory = memory_.get(),
+                                               .hosts = hosts_of(cards),
                                                .plan = {.rack_ranks = prepared_.rack_ranks},
                                                .shares = prepared_.shares,
                                                .may_stream = may_stream(prepared_, cards),

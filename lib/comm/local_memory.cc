@@ -503,10 +503,18 @@ bool LocalMemory::read(std::uint16_t peer, const collective::MemoryPlace& place,
   return false;
 }
 
+namespace {
+
+// If the launch sends this rank's packets elsewhere than to where it listens, something stands
+// between the ranks: they are meant to use the network.
+bool is_relayed(const launch::Launch& launch) {
+  return !launch.peers.empty() && (!launch.listen || launch.peers[launch.rank] != *launch.listen);
+}
+
+}  // namespace
+
 std::optional<MemoryOffer> offer_memory(const Preparation& preparation) {
-  // If the launch names the peers' addresses, the ranks are meant to use the network.
-  if (!preparation.local_copy || !preparation.launch.peers.empty() ||
-      preparation.group.world == 1) {
+  if (!preparation.local_copy || is_relayed(preparation.launch) || preparation.group.world == 1) {
     return std::nullopt;
   }
   base::Result<MemoryOffer> offer = MemoryOffer::make();

@@ -293,6 +293,18 @@ bool may_stream(const Preparation& preparation, std::span<const RankCard> cards)
   return preparation.driver.carrier == net::Carrier::kAuto && !all_share_memory;
 }
 
+collective::Hosts hosts_of(std::span<const RankCard> cards) {
+  std::vector<std::uint32_t> host_of;
+  for (std::uint32_t rank = 0; rank < cards.size(); ++rank) {
+    std::uint32_t first = 0;
+    while (first < rank && !may_share(cards[first], cards[rank])) {
+      ++first;
+    }
+    host_of.push_back(first);
+  }
+  return collective::Hosts(host_of);
+}
+
 unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank) {
   return static_cast<unsigned>(std::count_if(cards.begin(), cards.end(), [&](const RankCard& card) {
     return card.machine == cards[rank].machine;

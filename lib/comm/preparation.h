@@ -30,6 +30,7 @@
 
 #include "base/environment.h"
 #include "base/status.h"
+#include "collective/hosts.h"
 #include "collective/operation.h"
 #include "comm/communicator.h"
 #include "comm/rendezvous/message.h"
@@ -188,6 +189,10 @@ base::Status add_peers(std::span<const net::SocketAddress> addresses,
 
 // Whether ranks may open streams to each other beside datagrams: the same at all ranks.
 bool may_stream(const Preparation& preparation, std::span<const RankCard> cards);
+
+// The hosts of all ranks, as collectives see them: ranks of one host may share memory. The same at
+// all ranks, because all have the same cards.
+collective::Hosts hosts_of(std::span<const RankCard> cards);
 
 // Number of ranks on this rank's machine, including itself.
 unsigned ranks_here(std::span<const RankCard> cards, std::uint16_t rank);

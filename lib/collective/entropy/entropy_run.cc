@@ -362,16 +362,10 @@ base::Status EntropyRun::on_reduced(std::uint32_t index, RunContext& context) {
 }
 
 void EntropyRun::count_encoded(const Piece& piece, std::uint16_t step) {
-  std::vector<EntropyStep>& steps = report_.entropy.steps;
-  auto found = std::lower_bound(
-      steps.begin(), steps.end(), step,
-      [](const EntropyStep& at, std::uint16_t wanted) { return at.ranks < wanted; });
-  if (found == steps.end() || found->ranks != step) {
-    found = steps.insert(found, EntropyStep{.ranks = step});
-  }
-  found->values += content_->values_of(piece.numbers.place());
-  found->bytes += piece.encoded->bytes.size();
-  found->tables += piece.encoded->has_table ? 1 : 0;
+  report_.entropy.add({.ranks = step,
+                       .values = content_->values_of(piece.numbers.place()),
+                       .bytes = piece.encoded->bytes.size(),
+                       .tables = piece.encoded->has_table ? 1U : 0U});
 }
 
 // Sends the sum to all that get it from this rank; there may be none.

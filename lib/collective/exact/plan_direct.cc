@@ -37,6 +37,8 @@ class DirectPlan {
   Plan all_reduce();
   Plan reduce_scatter();
   Plan reduce_to_root();
+  Plan sum_of_shards();
+  Plan copy_of_shards();
 
  private:
   std::size_t rounds(std::size_t most_elements) const {
@@ -180,7 +182,46 @@ Plan DirectPlan::reduce_to_root() {
   return plan_.finish(Algorithm::kDirect);
 }
 
+// The first half of an all-reduce. No sum comes back, so a rank that is ahead waits until an owner
+// expects it.
+Plan DirectPlan::sum_of_shards() {
+  for (std::size_t round = 0; round < rounds(longest_); ++round) {
+    const Extent mine = piece(shard(rank_), round);
+    if (mine.count > 0) {
+      collect(round, span(Region::kInput, mine), span(Region::kOutput, mine));
+    }
+    for (unsigned distance = 1; distance < world_; ++distance) {
+      const std::uint16_t owner = neighbour(distance);
+      plan_.send(owner, Phase::kReduce, round, span(Region::kInput, piece(shard(owner), round)));
+    }
+  }
+  return plan_.finish(Algorithm::kDirect);
+}
+
+// The second half.
+Plan DirectPlan::copy_of_shards() {
+  for (std::size_t round = 0; round < rounds(longest_); ++round) {
+    for (unsigned distance = 1; distance < world_; ++distance) {
+      const std::uint16_t owner = neighbour(distance);
+      plan_.receive(owner, Phase::kGather, round,
+                    span(Region::kOutput, piece(shard(owner), round)));
+      plan_.send(owner, Phase::kGather, round, span(Region::kOutput, piece(shard(rank_), round)));
+    }
+  }
+  return plan_.finish(Algorithm::kDirect);
+}
+
 }  // namespace
+
+Plan plan_direct_sum_of_shards(const PlanTask& task) {
+  return DirectPlan(task, longest_shard(task.operation.count, task.group.world, task.shares))
+      .sum_of_shards();
+}
+
+Plan plan_direct_copy_of_shards(const PlanTask& task) {
+  return DirectPlan(task, longest_shard(task.operation.count, task.group.world, task.shares))
+      .copy_of_shards();
+}
 
 Plan plan_direct_all_reduce(const PlanTask& task) {
   return DirectPlan(task, longest_shard(task.operation.count, task.group.world, task.shares))

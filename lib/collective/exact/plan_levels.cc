@@ -23,6 +23,7 @@
 // its own alone.
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -107,14 +108,16 @@ std::size_t LevelsPlan::window_of(const PlanTask& task, const std::vector<std::u
 
 // Bytes of a piece. Pieces of all owners behind the first level are numbered together. Levels work
 // side by side, each on pieces of its own, all but the first and the last ones; a piece takes at
-// least four hops, so there are more of them than where it takes two.
+// least four hops, so there are more of them than where it takes two. But the shards of a host's
+// ranks share its link, and travel side by side.
 std::size_t LevelsPlan::piece_bytes_of(const PlanTask& task, std::uint16_t first_factor) {
   const std::size_t world = task.group.world;
   const std::size_t element = task.element_bytes();
   const std::size_t shard = shard_of(task.operation.count, world, 0).count * element;
   const std::size_t most = std::min(task.options.most_pieces, kMaxParts / (world / first_factor));
+  const std::size_t on_a_link = shard * std::max<std::size_t>(task.options.host_ranks, 1);
   const std::size_t wanted =
-      pipelined_piece_bytes(shard / 2, kLeastPiece, task.options.piece_bytes);
+      pipelined_piece_bytes(on_a_link / 2, kLeastPiece, task.options.piece_bytes);
   return piece_size(shard, element, wanted, task.options, most);
 }
 
@@ -212,10 +215,34 @@ Plan LevelsPlan::all_reduce() {
 
 }  // namespace
 
+namespace {
+
+// The levels that hosts and racks make, without the last one.
+std::vector<std::uint16_t> near_factors(const Group& group, const PlanOptions& options) {
+  std::vector<std::uint16_t> factors;
+  std::uint16_t stride = 1;
+  for (const std::uint16_t ranks : {options.host_ranks, options.rack_ranks}) {
+    if (std::has_single_bit(ranks) && ranks > stride && group.world > ranks &&
+        group.world % ranks == 0) {
+      factors.push_back(static_cast<std::uint16_t>(ranks / stride));
+      stride = ranks;
+    }
+  }
+  return factors;
+}
+
+}  // namespace
+
+bool has_near_ranks(const Group& group, const PlanOptions& options) {
+  return !near_factors(group, options).empty();
+}
+
 std::vector<std::uint16_t> level_factors(const Group& group, const PlanOptions& options) {
-  const std::uint16_t rack = options.rack_ranks;
-  if (std::has_single_bit(rack) && rack > 1 && group.world > rack && group.world % rack == 0) {
-    return {rack, static_cast<std::uint16_t>(group.world / rack)};
+  if (std::vector<std::uint16_t> near = near_factors(group, options); !near.empty()) {
+    const std::uint16_t ranks =
+        std::accumulate(near.begin(), near.end(), std::uint16_t{1}, std::multiplies<>());
+    near.push_back(static_cast<std::uint16_t>(group.world / ranks));
+    return near;
   }
   std::vector<std::uint16_t> factors;
   std::uint16_t rest = group.world;

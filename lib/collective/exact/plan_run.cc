@@ -303,7 +303,7 @@ base::Status PlanRun::send(const Step& step, const Outgoing& message, RunContext
   options.loss = ByteLayout::kNoLoss;
   options.source = &message.source;
   options.carrier = config_.layout.carrier;
-  base::Status status = context.endpoint.send(options, context.now);
+  base::Status status = context.send(options);
   messages_out_ += status.ok() ? 1 : 0;
   return status;
 }
@@ -319,7 +319,7 @@ base::Status PlanRun::expect(const Incoming& message, RunContext& context) {
   options.loss = ByteLayout::kNoLoss;
   options.sink = &message.sink;
   options.carrier = config_.layout.carrier;
-  base::Status status = context.endpoint.expect(options, context.now);
+  base::Status status = context.expect(options);
   messages_out_ += status.ok() ? 1 : 0;
   return status;
 }
@@ -428,9 +428,9 @@ void PlanRun::withdraw(RunContext& context) {
       continue;
     }
     if (states_[id] == State::kRunning) {
-      context.endpoint.withdraw(id_of(step), step.peer, context.now);
+      context.withdraw(id_of(step), step.peer);
     } else if (states_[id] == State::kFollowing) {
-      context.endpoint.withdraw(second_id_of(step), step.peer, context.now);
+      context.withdraw(second_id_of(step), step.peer);
     }
   }
   staged_.clear();

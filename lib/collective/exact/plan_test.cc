@@ -555,13 +555,16 @@ TEST(OneSum, IsTheSameBitsAmongManyRanks) {
   }
 }
 
-TEST(OneSum, DoesNotDependOnPiecesOrRacks) {
+TEST(OneSum, DoesNotDependOnPiecesRacksOrHosts) {
   for (const std::uint16_t ranks : {8, 12, 16}) {
     for (const std::size_t piece_bytes : {4, 20, 64, 100'000}) {
       for (const std::uint16_t rack : {0, 2, 3, 4}) {
-        Operation operation{.count = 403, .algorithm = Algorithm::kHierarchical};
-        expect_the_tree(operation, ranks,
-                        {.piece_bytes = piece_bytes, .window = 3, .rack_ranks = rack});
+        for (const std::uint16_t host : {0, 2, 3}) {
+          Operation operation{.count = 403, .algorithm = Algorithm::kHierarchical};
+          expect_the_tree(
+              operation, ranks,
+              {.piece_bytes = piece_bytes, .window = 3, .rack_ranks = rack, .host_ranks = host});
+        }
       }
     }
   }
@@ -743,6 +746,20 @@ TEST(Planner, RacksCountWhereTheyAreKnownAndAlike) {
   EXPECT_EQ(choose_algorithm(operation, {0, 2}), Algorithm::kDirect);
   operation.kind = Kind::kBroadcast;
   EXPECT_NE(choose_algorithm(operation, {0, 8}, {.rack_ranks = 4}), Algorithm::kHierarchical);
+}
+
+TEST(Planner, HostsAreTheFirstLevelAndRacksTheSecond) {
+  using Factors = std::vector<std::uint16_t>;
+  EXPECT_EQ(level_factors({0, 16}, {.host_ranks = 4}), (Factors{4, 4}));
+  EXPECT_EQ(level_factors({0, 16}, {.rack_ranks = 8, .host_ranks = 2}), (Factors{2, 4, 2}));
+  EXPECT_EQ(level_factors({0, 16}, {.rack_ranks = 4, .host_ranks = 4}), (Factors{4, 4}));
+  EXPECT_EQ(level_factors({0, 12}, {.host_ranks = 4}), (Factors{4, 3}));
+  // Sums of runs of three are not nodes of the tree.
+  EXPECT_EQ(level_factors({0, 12}, {.host_ranks = 3}), (Factors{2, 2, 3}));
+  Operation operation;
+  operation.count = 1'000'000;
+  EXPECT_EQ(choose_algorithm(operation, {0, 8}, {.host_ranks = 4}), Algorithm::kHierarchical);
+  EXPECT_EQ(choose_algorithm(operation, {0, 12}, {.host_ranks = 3}), Algorithm::kDirect);
 }
 
 TEST(Planner, AlgorithmFollowsSizeAndWorldUnlessTheCallerSays) {

@@ -22,12 +22,6 @@ bool has_levels(const Group& group, const PlanOptions& options) {
   return !level_factors(group, options).empty();
 }
 
-// Racks that are known make a level.
-bool has_racks(const Group& group, const PlanOptions& options) {
-  return options.rack_ranks > 1 && has_levels(group, options) &&
-         level_factors(group, options).front() == options.rack_ranks;
-}
-
 Algorithm automatic(const Operation& operation, const Group& group, const PlanOptions& options) {
   const std::size_t bytes = operation.bytes();
   switch (operation.kind) {
@@ -36,7 +30,7 @@ Algorithm automatic(const Operation& operation, const Group& group, const PlanOp
         return Algorithm::kTree;
       }
       if (bytes >= kLargeTensor && has_levels(group, options) &&
-          (has_racks(group, options) || group.world > kManyRanks)) {
+          (has_near_ranks(group, options) || group.world > kManyRanks)) {
         return Algorithm::kHierarchical;
       }
       return Algorithm::kDirect;

@@ -5,7 +5,7 @@
 // The algorithm, unless the caller chooses one (docs/algorithms.md says why):
 //
 //   operation         tree                          hierarchical / ring        direct
-//   all_reduce        world > 32, shard < 4 KiB     racks known, or world > 64 otherwise
+//   all_reduce        world > 32, shard < 4 KiB     near ranks known, world > 64 otherwise
 //   reduce            bytes < 64 KiB                                           otherwise
 //   broadcast         bytes < 64 KiB or world 2     otherwise (a chain)
 //   reduce_scatter                                                             always
@@ -13,8 +13,9 @@
 //   the rest                                                                   always
 //
 // Level by level (hierarchical) goes an all_reduce of 1 MiB and more, if the world is even
-// (plan_levels.cc). In a group with parameter servers an all_reduce goes through them, whatever the
-// caller says, and everything else is planned among the workers.
+// (plan_levels.cc). Near are ranks of one host or rack. In a group with parameter servers an
+// all_reduce goes through them, whatever the caller says, and everything else is planned among the
+// workers.
 //
 // All of them form the same sum, bit for bit: reduction.h's tree over the ranks. So neither the
 // plan nor the size of a bucket, a piece or a message changes a result. A ring alone adds in
@@ -46,6 +47,8 @@ struct PlanOptions {
   std::size_t most_pieces = 4096;
   // Ranks of a rack, which are numbered side by side; the same at all ranks. 0: unknown.
   std::uint16_t rack_ranks = 0;
+  // The same of a host (hosts.h). 0: unknown, uneven, or numbered in another way.
+  std::uint16_t host_ranks = 0;
   // Most bytes that a message can carry at all, because packets hold their number in 16 bits.
   std::size_t max_message_bytes = std::size_t{1} << 24;
 };
@@ -72,9 +75,11 @@ Algorithm choose_algorithm(const Operation& operation, const Group& group,
                            const PlanOptions& options = {});
 
 // Ranks that exchange with each other on each level of a hierarchical all-reduce, nearest first:
-// the racks', if they are known and hold a power of two; else pairs, as long as the world divides.
-// Empty if the world has no two levels.
+// the hosts' and the racks', if they are known and hold a power of two; else pairs, as long as the
+// world divides. Empty if the world has no two levels.
 std::vector<std::uint16_t> level_factors(const Group& group, const PlanOptions& options);
+// True if the first level is a host or a rack that is known.
+bool has_near_ranks(const Group& group, const PlanOptions& options);
 
 // The operation must be valid. `shares`: each rank's, in an all-reduce by direct exchange.
 Plan make_plan(const Operation& operation, const Group& group, const PlanOptions& options = {},
@@ -106,6 +111,11 @@ Plan plan_direct_all_reduce(const PlanTask& task);
 Plan plan_direct_reduce_scatter(const PlanTask& task);
 Plan plan_direct_all_gather(const PlanTask& task);
 Plan plan_direct_reduce(const PlanTask& task);
+
+// The two halves of a direct all-reduce: every rank ends with the sum of its own shard, in its
+// place in the output; and every rank hands out its shard of the output.
+Plan plan_direct_sum_of_shards(const PlanTask& task);
+Plan plan_direct_copy_of_shards(const PlanTask& task);
 
 // The same level by level; the group must have levels.
 Plan plan_hierarchical_all_reduce(const PlanTask& task);

@@ -93,7 +93,7 @@ void TolerantRun::stop_collecting(RunContext& context) {
     collecting_.is_cut_short = true;
     for (std::uint16_t from = 0; from < config_.group.workers(); ++from) {
       if (from != config_.group.rank) {
-        context.endpoint.cancel(message_id(wire::Phase::kReduce, index, from), context.now);
+        context.cancel(message_id(wire::Phase::kReduce, index, from));
       }
     }
   }
