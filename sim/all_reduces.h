@@ -21,9 +21,10 @@
 namespace spillway::sim {
 
 struct AllReducesSetting {
-  scenario::Scenario scenario{};  // links, switches, tenants and faults; its jobs are not used
-  std::uint16_t ranks = 0;        // on the first hosts
-  std::size_t values = 0;         // a multiple of the number of ranks or not
+  scenario::Scenario scenario{};     // links, switches, tenants and faults; its jobs are not used
+  std::uint16_t ranks = 0;           // on the first hosts
+  std::uint16_t ranks_per_host = 1;  // divides `ranks`; they share the host's link and memory
+  std::size_t values = 0;            // a multiple of the number of ranks or not
   // float32, float16 or bfloat16; tolerant ones are of float32.
   collective::DataType type = collective::DataType::kFloat32;
   // The values, again and again, from another one on at each rank. Empty: Gaussian ones.
@@ -41,7 +42,11 @@ struct AllReducesResult {
   std::uint64_t data_packets = 0;  // sent by all ranks, repeated ones included
   std::uint64_t repeated_packets = 0;
   std::uint64_t control_packets = 0;
-  base::BitRate rate{};  // of the slowest rank's link
+  // Bytes of frames, one way, that the busiest host's link carried for one all-reduce of the second
+  // half.
+  double busiest_nic_bytes = 0.0;
+  double coded_bits = 0.0;  // a value, of entropy-coded messages of the last one; 0: not coded
+  base::BitRate rate{};     // of the slowest host's link
 
   base::Duration median() const;  // of the second half: by then trials have ended
 };

@@ -7,6 +7,9 @@
 namespace spillway::sim {
 namespace {
 
+// Between two ranks of one host: a system call and a wake-up.
+constexpr base::Duration kLoopbackDelay = base::microseconds(5);
+
 bool is_data(const Packet& packet) {
   return packet.kind == PacketKind::kSpillwayData || packet.kind == PacketKind::kSpillwaySum ||
          packet.kind == PacketKind::kOther ||
@@ -80,6 +83,7 @@ void Host::receive(PacketIndex index, base::Instant now) {
   Packet& packet = (*pool_)[index];
   SPILLWAY_CHECK(packet.to == id_ && packet.stack < stacks_.size());
   ++counters_.delivered;
+  counters_.received_bytes += packet.from == id_ ? 0 : packet.bytes;
   counters_.delivered_data += is_data(packet) ? 1 : 0;
   RunningStack& running = stacks_[packet.stack];
   running.stack->on_packet(packet, clock_.host_time(now));
@@ -129,21 +133,27 @@ void Host::use_nic(base::Instant now) {
   }
 }
 
-// Sends the stack's next packet; false if it has none.
+// Sends the stack's next packet; false if it has none. Packets to another stack of this host do not
+// pass the NIC.
 bool Host::send_from(RunningStack& running, base::Instant now) {
-  const PacketIndex index = pool_->allocate();
-  Packet& packet = (*pool_)[index];
-  const bool sends = running.stack->poll_transmit(clock_.host_time(now), packet);
-  note_timeout(running);
-  if (!sends) {
-    pool_->release(index);
-    return false;
+  while (true) {
+    const PacketIndex index = pool_->allocate();
+    Packet& packet = (*pool_)[index];
+    const bool sends = running.stack->poll_transmit(clock_.host_time(now), packet);
+    note_timeout(running);
+    if (!sends) {
+      pool_->release(index);
+      return false;
+    }
+    SPILLWAY_CHECK(packet.bytes >= kFrameHeaderBytes);
+    packet.from = id_;
+    packet.sent_bytes = packet.bytes;
+    if (packet.to != id_) {
+      transmitter_.send(index, now);
+      return true;
+    }
+    events_->schedule(now + kLoopbackDelay, *this, event(EventKind::kArrival, index));
   }
-  SPILLWAY_CHECK(packet.to != id_ && packet.bytes >= kFrameHeaderBytes);
-  packet.from = id_;
-  packet.sent_bytes = packet.bytes;
-  transmitter_.send(index, now);
-  return true;
 }
 
 // Makes sure that the timer fires by the earliest timeout, though not before `earliest`.

@@ -128,6 +128,7 @@ struct HostCounters {
   std::uint64_t delivered = 0;       // packets handed to stacks
   std::uint64_t delivered_data = 0;  // without control packets and acknowledgements
   std::uint64_t discarded = 0;       // packets that arrived after the host died
+  std::uint64_t received_bytes = 0;  // of frames that came over the link
 };
 
 class Host final : public Actor {

@@ -11,6 +11,7 @@
 // delay. Switches are output-queued and store and forward; the link's delay includes their own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -74,6 +75,11 @@ class Network final : private Actor {
   bool run_until(base::Instant limit) { return run_until(limit, false); }
 
   PacketPool& pool() { return pool_; }
+  // Bytes of frames that the host's link has carried, one way: the greater of the two.
+  std::uint64_t nic_bytes(HostId host) const {
+    return std::max(hosts_[host]->transmitter().counters().bytes,
+                    hosts_[host]->counters().received_bytes);
+  }
   std::uint32_t hosts() const { return static_cast<std::uint32_t>(hosts_.size()); }
   // Switch ports, in the order of the topology's links.
   std::size_t port_count() const { return ports_.size(); }

@@ -105,9 +105,9 @@ bool CollectiveStack::poll_transmit(base::Instant now, Packet& packet) {
   if (size == 0) {
     return false;
   }
-  packet.to = route.peer;
+  packet.to = route.peer / config_.ranks_per_host;
   packet.label = std::uint32_t{config_.endpoint.job} << 8 | route.path;
-  packet.stack = config_.stack;
+  packet.stack = static_cast<std::uint8_t>(config_.stack + route.peer % config_.ranks_per_host);
   fill_packet(route, {buffer_.data(), size}, pool_, packet);
   return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The real collectives on a simulated host: an engine over an endpoint, with real packets. The
-// host's number is its rank; a parameter server serves from the start. Adding takes no time.
+// The real collectives on a simulated host: an engine over an endpoint, with real packets. Ranks
+// are numbered host by host; a parameter server serves from the start. Adding takes no time.
 //
 // The caller submits operations and gets their completions; flows are not used here.
 #pragma once
@@ -23,7 +23,8 @@ struct CollectiveStackConfig {
   collective::EngineConfig engine;
   transport::EndpointConfig endpoint;
   transport::SessionConfig session;
-  std::uint8_t stack = 0;  // index of this job's stack on every host
+  std::uint8_t stack = 0;            // index of the stack of this job's first rank on every host
+  std::uint16_t ranks_per_host = 1;  // their stacks are side by side
 };
 
 class CollectiveStack final : public HostStack,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A group of ranks in a simulated network, for tests of collectives. Every rank has its own host;
-// tests submit operations by rank and read their endings.
+// A group of ranks in a simulated network, for tests of collectives. Every rank has its own host,
+// unless hosts hold several; tests submit operations by rank and read their endings.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,13 +22,17 @@
 #include "sim/scenario/scenario.h"
 #include "sim/scenario/topology.h"
 #include "sim/stacks/collective_stack.h"
+#include "sim/stacks/host_memory.h"
 #include "sim/stacks/tenants.h"
 
 namespace spillway::sim {
 
 struct SimulatedGroupOptions {
   std::uint16_t ranks = 4;
-  std::uint16_t servers = 0;  // the last ones of `ranks`
+  std::uint16_t servers = 0;         // the last ones of `ranks`
+  std::uint16_t ranks_per_host = 1;  // numbered host by host; they share memory
+  // Where engines are told that ranks share hosts, without memory or a link in common.
+  collective::Hosts hosts{};
   base::BitRate rate = base::gigabits_per_second(10);
   // Links, switches and tenants; ranks are on the first hosts. Empty: one switch, no tenants.
   std::string scenario{};
@@ -115,9 +119,13 @@ class SimulatedGroup {
         job_{.id = 7, .epoch = options.epoch, .seed = 42},
         scenario_(scenario::parse_scenario(options.scenario).value()),
         topology_(options.scenario.empty()
-                      ? scenario::one_switch({.hosts = options.ranks, .rate = options.rate}).value()
+                      ? scenario::one_switch({.hosts = static_cast<std::uint32_t>(
+                                                  options.ranks / options.ranks_per_host),
+                                              .rate = options.rate})
+                            .value()
                       : scenario::build_topology(scenario_).value()),
         network_(topology_, options.seed),
+        memory_(options.ranks, options.ranks_per_host),
         endings_(options.ranks) {
     for (std::uint16_t rank = 0; rank < options.ranks; ++rank) {
       auto stack =
@@ -132,8 +140,9 @@ class SimulatedGroup {
                                 })
               .value();
       stacks_.push_back(stack.get());
-      network_.add_stack(rank, std::make_unique<CuttingStack>(std::move(stack), network_.pool(),
-                                                              options, options.seed + rank));
+      network_.add_stack(host_of(rank),
+                         std::make_unique<CuttingStack>(std::move(stack), network_.pool(), options,
+                                                        options.seed + rank));
     }
     const base::Status status = tenants_.add_to(network_, topology_, scenario_.tenants);
     SPILLWAY_CHECK(status.ok());
@@ -150,7 +159,7 @@ class SimulatedGroup {
   base::Status submit(std::uint16_t rank, const collective::Operation& operation,
                       std::uint64_t token = 0) {
     base::Status status = stacks_[rank]->submit(operation, token, network_.now());
-    network_.wake(rank);
+    network_.wake(host_of(rank));
     return status;
   }
   // Submits at a later time.
@@ -164,7 +173,7 @@ class SimulatedGroup {
   // The rank is done and leaves.
   void leave(std::uint16_t rank) {
     stacks_[rank]->leave();
-    network_.wake(rank);
+    network_.wake(host_of(rank));
   }
 
   // Runs until `operations` have ended, counted over all ranks, or the limit is reached.
@@ -177,7 +186,8 @@ class SimulatedGroup {
   }
 
  private:
-  CollectiveStackConfig config(std::uint16_t rank) const {
+  scenario::HostId host_of(std::uint16_t rank) const { return rank / options_.ranks_per_host; }
+  CollectiveStackConfig config(std::uint16_t rank) {
     CollectiveStackConfig config;
     config.engine.group = {rank, options_.ranks, options_.servers};
     config.engine.job = job_;
@@ -189,6 +199,12 @@ class SimulatedGroup {
     config.engine.entropy_chunks = options_.entropy_chunks;
     config.engine.limits = options_.limits;
     config.engine.memory = options_.memories.empty() ? nullptr : options_.memories[rank];
+    config.engine.hosts = options_.hosts;
+    if (options_.ranks_per_host > 1) {
+      config.engine.memory = &memory_.of(rank);
+      config.engine.hosts = hosts_of(options_.ranks, options_.ranks_per_host);
+      config.ranks_per_host = options_.ranks_per_host;
+    }
     config.endpoint.job = job_.id;
     config.endpoint.epoch = job_.epoch;
     config.endpoint.rank = rank;
@@ -206,6 +222,7 @@ class SimulatedGroup {
   scenario::Topology topology_;
   Tenants tenants_;  // outlives the network, which owns its stacks
   Network network_;
+  GroupMemory memory_;
   std::vector<CollectiveStack*> stacks_;
   std::vector<std::vector<Ending>> endings_;
   std::size_t ended_ = 0;

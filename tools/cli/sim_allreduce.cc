@@ -30,6 +30,7 @@ using collective::Algorithm;
 
 constexpr std::uint64_t kMostAllReduces = 10'000;
 constexpr std::uint16_t kMostSimulatedRanks = 4096;
+constexpr std::uint16_t kMostRanksPerHost = 64;
 
 struct SimAllreduceOptions {
   std::string scenario{};
@@ -38,7 +39,9 @@ struct SimAllreduceOptions {
   std::vector<std::string> sizes{"64k", "1m", "8m"};
   std::vector<std::string> algorithms{"auto", "direct", "hierarchical", "ring", "tree"};
   std::uint16_t ranks = 0;  // 0: every host
-  unsigned bits = 0;        // 0: exact
+  std::uint16_t ranks_per_host = 1;
+  unsigned bits = 0;  // 0: exact
+  std::string codec = "planes";
   std::string type = "float32";
   std::string gradient{};  // a file; empty: Gaussian values
   unsigned count = 24;
@@ -83,11 +86,14 @@ scenario::Scenario network_of(const SimAllreduceOptions& options) {
   return scenario_from(std::string(preset.text), "preset " + options.preset, overrides);
 }
 
-// Time of the host's link for what every plan moves over it at least, without headers.
-double bound_us(std::size_t bytes, std::uint16_t ranks, unsigned bits, base::BitRate rate) {
-  const double share = 2.0 * (ranks - 1) / ranks;
-  const double sent = share * static_cast<double>(bytes) * (bits == 0 ? 1.0 : bits / 32.0);
-  return sent * 8.0 * 1e6 / static_cast<double>(rate.count());
+// Bytes that every plan moves over a host's link at least, one way, without headers.
+double bound_bytes(std::size_t bytes, std::uint16_t hosts, double bits) {
+  return 2.0 * (hosts - 1) / hosts * static_cast<double>(bytes) * bits / 32.0;
+}
+
+// Bits of a value on the wire.
+double bits_of(const SimAllreduceOptions& options, const sim::AllReducesResult& result) {
+  return result.coded_bits > 0.0 ? result.coded_bits : options.bits == 0 ? 32.0 : options.bits;
 }
 
 std::vector<MeasuredPlan> measure(const SimAllreduceOptions& options,
@@ -100,6 +106,7 @@ std::vector<MeasuredPlan> measure(const SimAllreduceOptions& options,
     progress.step(fmt::format("{} bytes, {}", bytes, asked));
     sim::AllReducesSetting setting{.scenario = network,
                                    .ranks = ranks,
+                                   .ranks_per_host = options.ranks_per_host,
                                    .values = bytes / collective::element_size(type),
                                    .type = type,
                                    .gradient = gradient,
@@ -108,6 +115,11 @@ std::vector<MeasuredPlan> measure(const SimAllreduceOptions& options,
     if (options.bits > 0) {
       const auto bits = static_cast<std::uint8_t>(options.bits);
       setting.tolerance = collective::Tolerance{.precision = bits, .gather_precision = bits};
+      if (options.codec == collective::codec_name(collective::Codec::kEntropy)) {
+        setting.tolerance->codec = collective::Codec::kEntropy;
+        setting.tolerance->loss_bound_ppm = 0;
+        setting.tolerance->feedback_tensor = 1;  // so that ranks remember tables
+      }
     }
     const base::Result<sim::AllReducesResult> result = sim::run_all_reduces(setting);
     if (!result.ok()) {
@@ -123,7 +135,10 @@ void run_sim_allreduce(const SimAllreduceOptions& options) {
   const scenario::Topology topology = parsed("scenario", scenario::build_topology(network));
   const auto hosts =
       static_cast<std::uint16_t>(std::min<std::uint32_t>(topology.hosts(), kMostSimulatedRanks));
-  const std::uint16_t ranks = options.ranks == 0 ? hosts : options.ranks;
+  const auto ranks = static_cast<std::uint16_t>(
+      options.ranks != 0 ? options.ranks
+                         : std::min<unsigned>(hosts * options.ranks_per_host, kMostSimulatedRanks));
+  const auto used_hosts = static_cast<std::uint16_t>(ranks / options.ranks_per_host);
   std::vector<float> gradient;
   if (!options.gradient.empty()) {
     gradient = parsed("--gradient", bench::load_gradient(options.gradient));
@@ -131,7 +146,7 @@ void run_sim_allreduce(const SimAllreduceOptions& options) {
   bench::Progress progress(options.sizes.size() * options.algorithms.size());
   nlohmann::json rows = nlohmann::json::array();
   TextTable table({"size", "algorithm", "used", "time", "algbw", "busbw", "x bound", "x best",
-                   "sent", "control", "repeated"});
+                   "sent", "x NIC", "control", "repeated"});
   for (const std::string& text : options.sizes) {
     const auto bytes = static_cast<std::size_t>(parsed("--sizes", base::parse_bytes(text)).count());
     const std::vector<MeasuredPlan> plans =
@@ -145,7 +160,9 @@ void run_sim_allreduce(const SimAllreduceOptions& options) {
     for (const MeasuredPlan& plan : plans) {
       const double us = time_us(plan);
       const double bandwidth = static_cast<double>(bytes) / us / 1e3;  // GB/s
-      const double bound = bound_us(bytes, ranks, options.bits, plan.result.rate);
+      const double least = bound_bytes(bytes, used_hosts, bits_of(options, plan.result));
+      const double bound = least * 8.0 * 1e6 / static_cast<double>(plan.result.rate.count());
+      const double nic = plan.result.busiest_nic_bytes / least;
       const auto data = static_cast<double>(std::max<std::uint64_t>(plan.result.data_packets, 1));
       const double control = static_cast<double>(plan.result.control_packets) / data;
       const double repeated = static_cast<double>(plan.result.repeated_packets) / data;
@@ -156,7 +173,8 @@ void run_sim_allreduce(const SimAllreduceOptions& options) {
                      fmt::format("{:.4f}", bandwidth),
                      fmt::format("{:.4f}", bandwidth * 2.0 * (ranks - 1) / ranks),
                      fmt::format("{:.2f}", us / bound), fmt::format("{:.2f}", us / best),
-                     fmt::format("{:.3f}", sent), fmt::format("{:.3f}", control),
+                     fmt::format("{:.3f}", sent), fmt::format("{:.3f}", nic),
+                     fmt::format("{:.3f}", control),
                      fmt::format("{:.4f}", repeated)});
       rows.push_back({{"bytes", bytes},
                       {"asked", plan.asked},
@@ -167,25 +185,30 @@ void run_sim_allreduce(const SimAllreduceOptions& options) {
                       {"sent_share", sent},
                       {"coded_bytes", plan.result.code.bytes},
                       {"coded_plain_bytes", plan.result.code.plain_bytes},
+                      {"nic_over_bound", nic},
                       {"control_share", control},
                       {"repeated_share", repeated}});
     }
   }
   if (options.json) {
-    fmt::print("{}\n",
-               nlohmann::json{
-                   {"ranks", ranks}, {"bits", options.bits}, {"type", options.type}, {"rows", rows}}
-                   .dump(2));
+    fmt::print("{}\n", nlohmann::json{{"ranks", ranks},
+                                      {"ranks_per_host", options.ranks_per_host},
+                                      {"bits", options.bits},
+                                      {"type", options.type},
+                                      {"rows", rows}}
+                           .dump(2));
     return;
   }
   fmt::print(
-      "{} ranks, {}, {} all-reduces of each size; the median of the second half, in virtual "
-      "time\n\n"
-      "{}\nTimes in us, bandwidths in GB/s. Bound: 2 (n - 1) / n of the tensor over a host's link, "
-      "without headers. Sent: UDP payload of the last all-reduce, over that share of its tensor.\n",
-      ranks,
+      "{} ranks on {} hosts, {}, {} all-reduces of each size; the median of the second half, in "
+      "virtual time\n\n"
+      "{}\nTimes in us, bandwidths in GB/s. Bound: 2 (h - 1) / h of the tensor over the link of "
+      "each of h hosts, without headers. Sent: UDP payload of the last all-reduce, over 2 (n - 1) / n "
+      "of its tensor for each of n ranks. x NIC: bytes of frames over the busiest host's link, over "
+      "the bound's.\n",
+      ranks, used_hosts,
       options.bits == 0 ? fmt::format("exact, {}", options.type)
-                        : fmt::format("{} bits a value", options.bits),
+                        : fmt::format("{} bits a value, codec {}", options.bits, options.codec),
       options.count, table.to_string());
 }
 
@@ -206,6 +229,10 @@ void add_sim_allreduce(CLI::App& sim) {
       ->allow_extra_args(false);
   command->add_option("--ranks", options->ranks, "On the first hosts; by default on every host")
       ->check(whole_number(2, kMostSimulatedRanks));
+  command
+      ->add_option("--ranks-per-host", options->ranks_per_host,
+                   "Ranks that share a host's link and memory, numbered host by host")
+      ->check(whole_number(1, kMostRanksPerHost));
   command->add_option("--sizes", options->sizes, "Bytes of a tensor: 64k,1m,8m")->delimiter(',');
   command
       ->add_option("--algorithms", options->algorithms,
@@ -218,6 +245,8 @@ void add_sim_allreduce(CLI::App& sim) {
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
   command->add_option("--gradient", options->gradient,
                       "Raw float32 values to reduce, again and again; by default Gaussian ones");
+  command->add_option("--codec", options->codec, "Codec of a tolerant all-reduce")
+      ->check(CLI::IsMember({"planes", "entropy"}));
   command->add_option("--count", options->count, "All-reduces of each size")
       ->check(whole_number(1, kMostAllReduces));
   command
@@ -229,7 +258,9 @@ void add_sim_allreduce(CLI::App& sim) {
       "  spillway sim allreduce --preset oversubscribed\n"
       "  spillway sim allreduce --preset clean --set topology.hosts=16 --sizes 4k,64k\n"
       "  spillway sim allreduce --preset congested --bits 5 --algorithms auto\n"
-      "  spillway sim allreduce --preset clean --algorithms auto --type bfloat16 --count 40");
+      "  spillway sim allreduce --preset clean --algorithms auto --type bfloat16 --count 40\n"
+      "  spillway sim allreduce --preset clean --ranks-per-host 4 --bits 5 --algorithms "
+      "auto,direct");
   command->callback([options] {
     if (options->scenario.empty() && options->preset.empty()) {
       throw CLI::RequiredError("a scenario or --preset");
