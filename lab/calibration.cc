@@ -70,6 +70,7 @@ base::Result<Trial> run_trial(const LabOptions& options, double dilation) {
   trial.on_sample = {};
   trial.trace = {};
   trial.name.clear();
+  trial.ranks_per_host = 1;
   const base::Result<HostPlan> plan = make_host_plan(trial.scenario, {.mtu = trial.mtu});
   if (!plan.ok()) {
     return plan.status();

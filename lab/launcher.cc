@@ -70,10 +70,17 @@ base::Result<HostPlan> plan_for(const LabOptions& options, Isolation isolation) 
   return on_loopback(std::move(plan).value(), {free->begin(), middle}, {middle, free->end()});
 }
 
-base::Status check_commands(const HostPlan& plan, const std::vector<RankCommand>& commands) {
-  if (commands.size() > plan.hosts.size()) {
-    return base::invalid_argument(fmt::format("{} commands for {} hosts: give at most one each",
-                                              commands.size(), plan.hosts.size()));
+base::Status check_commands(const LabOptions& options, const HostPlan& plan, Isolation isolation,
+                            const std::vector<RankCommand>& commands) {
+  if (options.ranks_per_host > 1 && isolation == Isolation::kNone) {
+    return base::invalid_argument(
+        "several ranks on a host need hosts with namespaces of their own: run as root, allow user "
+        "namespaces, or take one rank per host");
+  }
+  if (commands.size() > plan.hosts.size() * options.ranks_per_host) {
+    return base::invalid_argument(
+        fmt::format("{} commands for {} hosts of {} ranks: give at most one each", commands.size(),
+                    plan.hosts.size(), options.ranks_per_host));
   }
   for (const RankCommand& command : commands) {
     if (command.argv.empty()) {
@@ -246,7 +253,8 @@ base::Result<Prepared> prepare(const LabOptions& options, const std::string& def
 
 base::Result<LabOutcome> run_prepared(const LabOptions& options, const Prepared& prepared,
                                       const std::vector<RankCommand>& commands) {
-  if (base::Status status = check_commands(prepared.plan, commands); !status.ok()) {
+  if (base::Status status = check_commands(options, prepared.plan, prepared.isolation, commands);
+      !status.ok()) {
     return status;
   }
   const BlockedSignals blocked;

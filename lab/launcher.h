@@ -54,8 +54,9 @@ struct LabOptions {
   Isolation isolation = Isolation::kAuto;
   Dataplane dataplane = Dataplane::kAuto;
   unsigned mtu = kDefaultMtu;
-  std::string tcp;  // congestion control of the hosts' kernels; empty: the machine's own
-  std::uint16_t port = 7077;
+  std::string tcp;            // congestion control of the hosts' kernels; empty: the machine's own
+  std::uint16_t port = 7077;  // of a host's first rank; the next ones follow
+  std::uint16_t ranks_per_host = 1;  // of labs that end with their commands; needs namespaces
   std::uint16_t master_port = 29500;
   base::Duration grace = base::seconds(10);
   base::Duration limit;                  // for the commands; 0: none
@@ -67,7 +68,8 @@ struct LabOptions {
   std::function<void(const FabricSample&)> on_sample{};
 };
 
-// The command of one rank. Fewer commands than hosts leave the last hosts idle.
+// The command of one rank. Ranks are numbered host by host. Fewer commands than ranks leave the
+// last ones out.
 struct RankCommand {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // "KEY=value"; override those of the lab
@@ -94,7 +96,9 @@ struct LabOutcome {
   int worst_exit_code() const;
 };
 
-// Runs at most one command per host.
+inline constexpr std::uint16_t kMaxRanksPerHost = 64;
+
+// Runs at most one command per rank.
 base::Result<LabOutcome> run_lab(const LabOptions& options,
                                  const std::vector<RankCommand>& commands,
                                  const std::filesystem::path& state_root = default_state_root());

@@ -30,10 +30,16 @@ void set(std::vector<std::string>& environment, std::string variable) {
   }
 }
 
-std::string peers_of(const HostPlan& plan) {
+net::SocketAddress address_of_rank(const net::SocketAddress& first, std::size_t local_rank) {
+  return first.with_port(static_cast<std::uint16_t>(first.port() + local_rank));
+}
+
+std::string peers_of(const HostPlan& plan, std::uint16_t ranks_per_host) {
   std::string peers;
   for (const HostEntry& host : plan.hosts) {
-    peers += (peers.empty() ? "" : ",") + host.peer.to_string();
+    for (std::size_t local_rank = 0; local_rank < ranks_per_host; ++local_rank) {
+      peers += (peers.empty() ? "" : ",") + address_of_rank(host.peer, local_rank).to_string();
+    }
   }
   return peers;
 }
@@ -83,20 +89,22 @@ fs::path library_path(const fs::path& tool) {
 
 std::vector<std::string> rank_variables(const HostPlan& plan, std::size_t rank,
                                         const EnvironmentOptions& options) {
-  const HostEntry& host = plan.hosts[rank];
+  const std::size_t host_index = rank / options.ranks_per_host;
+  const std::size_t local_rank = rank % options.ranks_per_host;
+  const HostEntry& host = plan.hosts[host_index];
   const std::string_view interface = options.own_interface ? kHostInterface : "lo";
   const std::vector<std::string> variables = {
       fmt::format("RANK={}", rank),
-      fmt::format("WORLD_SIZE={}", plan.hosts.size()),
-      "LOCAL_RANK=0",
-      "LOCAL_WORLD_SIZE=1",
-      fmt::format("GROUP_RANK={}", rank),
-      fmt::format("NODE_RANK={}", rank),
+      fmt::format("WORLD_SIZE={}", plan.hosts.size() * options.ranks_per_host),
+      fmt::format("LOCAL_RANK={}", local_rank),
+      fmt::format("LOCAL_WORLD_SIZE={}", options.ranks_per_host),
+      fmt::format("GROUP_RANK={}", host_index),
+      fmt::format("NODE_RANK={}", host_index),
       fmt::format("MASTER_ADDR={}", plan.master_address),
       fmt::format("MASTER_PORT={}", options.master_port),
       fmt::format("SPILLWAY_HOST_NAME={}", host.name),
-      fmt::format("SPILLWAY_PEERS={}", peers_of(plan)),
-      fmt::format("SPILLWAY_LISTEN={}", host.listen.to_string()),
+      fmt::format("SPILLWAY_PEERS={}", peers_of(plan, options.ranks_per_host)),
+      fmt::format("SPILLWAY_LISTEN={}", address_of_rank(host.listen, local_rank).to_string()),
       fmt::format("SPILLWAY_LINK_RATE={}", host.rate.count()),
       fmt::format("SPILLWAY_MTU={}", plan.mtu),
       fmt::format("SPILLWAY_TRIM_BYTES={}", plan.trim_bytes),

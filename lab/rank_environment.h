@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The environment of a rank: the variables that torchrun sets for a job with one process per
-// machine, the addresses of its Spillway peers, and the properties of its link.
+// The environment of a rank: the variables that torchrun sets, with ranks numbered host by host,
+// the addresses of its Spillway peers, and the properties of its host's link. The ranks of a host
+// share its address and differ by port.
 //
-//   RANK WORLD_SIZE LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK NODE_RANK MASTER_ADDR MASTER_PORT
+//   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK MASTER_ADDR MASTER_PORT
 //   SPILLWAY_HOST_NAME    "host0"
 //   SPILLWAY_PEERS        "addr:port,addr:port,...": where to send to each rank, in rank order
 //   SPILLWAY_LISTEN       "addr:port": where the rank receives
@@ -38,6 +39,7 @@
 namespace spillway::lab {
 
 struct EnvironmentOptions {
+  std::uint16_t ranks_per_host = 1;
   std::uint16_t master_port = 29500;
   std::string lab_id{};
   bool own_interface = true;              // false: hosts share loopback

@@ -44,6 +44,19 @@ TEST(Environment, TellsARankWhereItIs) {
   EXPECT_EQ(value_of(variables, "GLOO_SOCKET_IFNAME"), "eth0");
 }
 
+TEST(Environment, RanksOfAHostAreNumberedSideBySideAndDifferByPort) {
+  const std::vector<std::string> variables = rank_variables(two_hosts(), 3, {.ranks_per_host = 2});
+  EXPECT_EQ(value_of(variables, "RANK"), "3");
+  EXPECT_EQ(value_of(variables, "WORLD_SIZE"), "4");
+  EXPECT_EQ(value_of(variables, "LOCAL_RANK"), "1");
+  EXPECT_EQ(value_of(variables, "LOCAL_WORLD_SIZE"), "2");
+  EXPECT_EQ(value_of(variables, "NODE_RANK"), "1");
+  EXPECT_EQ(value_of(variables, "SPILLWAY_HOST_NAME"), "host1");
+  EXPECT_EQ(value_of(variables, "SPILLWAY_PEERS"),
+            "10.77.0.1:7077,10.77.0.1:7078,10.77.0.2:7077,10.77.0.2:7078");
+  EXPECT_EQ(value_of(variables, "SPILLWAY_LISTEN"), "10.77.0.2:7078");
+}
+
 TEST(Environment, WithoutNamespacesTheInterfaceIsLoopback) {
   const std::vector<std::string> variables =
       rank_variables(two_hosts(), 0, {.own_interface = false});

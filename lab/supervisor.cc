@@ -89,16 +89,22 @@ base::Result<LabFabric> make_fabric(const SupervisorTask& task) {
   return make(Dataplane::kUser);
 }
 
-HostRecord host_record(const SupervisorTask& task, const HostLinks& links, std::size_t index) {
+std::vector<std::string> variables_of(const SupervisorTask& task, std::size_t rank) {
   EnvironmentOptions options;
+  options.ranks_per_host = task.options.ranks_per_host;
   options.master_port = task.options.master_port;
   options.lab_id = task.state.id();
   options.own_interface = task.isolation != Isolation::kNone;
   options.additional = task.options.environment;
+  return rank_variables(task.plan, rank, options);
+}
+
+// With the variables of the host's first rank.
+HostRecord host_record(const SupervisorTask& task, const HostLinks& links, std::size_t index) {
   HostRecord host;
   host.name = task.plan.hosts[index].name;
   host.address = task.plan.hosts[index].ipv4;
-  host.variables = rank_variables(task.plan, index, options);
+  host.variables = variables_of(task, index * task.options.ranks_per_host);
   if (index < links.host_namespaces.size()) {
     host.namespace_fd = links.host_namespaces[index].get();
   }
@@ -108,13 +114,14 @@ HostRecord host_record(const SupervisorTask& task, const HostLinks& links, std::
 base::Status start_commands(const SupervisorTask& task, const std::vector<HostRecord>& hosts,
                             const RankBoards& boards, RankGroup& group) {
   for (std::size_t rank = 0; rank < task.commands.size(); ++rank) {
+    const HostRecord& host = hosts[rank / task.options.ranks_per_host];
     RankLaunch launch;
-    launch.host = hosts[rank].name;
+    launch.host = host.name;
     launch.argv = task.commands[rank].argv;
-    launch.environment = with_variables(current_environment(), hosts[rank].variables);
+    launch.environment = with_variables(current_environment(), variables_of(task, rank));
     launch.environment = with_variables(launch.environment, boards.variables(rank));
     launch.environment = with_variables(launch.environment, task.commands[rank].environment);
-    launch.network_namespace = hosts[rank].namespace_fd;
+    launch.network_namespace = host.namespace_fd;
     if (base::Status status = group.start(launch); !status.ok()) {
       return status;
     }

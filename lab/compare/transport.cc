@@ -218,7 +218,7 @@ base::Result<std::vector<lab::RankCommand>> commands_for(const RunTask& task,
   }
   const lab::RankCommand command = {command_for(task.command, record.transport, record.log_path),
                                     variables_for(task, record)};
-  return std::vector<lab::RankCommand>(plan->hosts.size(), command);
+  return std::vector<lab::RankCommand>(plan->hosts.size() * task.options.ranks_per_host, command);
 }
 
 base::Status run_command(const RunTask& task, RunRecord& record) {

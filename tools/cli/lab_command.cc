@@ -240,7 +240,7 @@ void check_lab_variables(const std::vector<std::string>& variables) {
 }
 
 void add_shape_options(CLI::App& command, NetworkOptions& options) {
-  command.add_option("--hosts", options.hosts, "How many hosts, and so ranks")
+  command.add_option("--hosts", options.hosts, "How many hosts")
       ->check(whole_number(1, lab::kMaxHosts));
   command.add_option("--rate", options.rate,
                      "Rate of the links to hosts, which uplinks follow: 1gbit, 200mbit");
@@ -303,6 +303,13 @@ void add_network_options(CLI::App& command, NetworkOptions& options) {
       ->check(CLI::IsMember({"auto", "bpf", "user"}));
 }
 
+void add_ranks_option(CLI::App& command, NetworkOptions& options) {
+  command
+      .add_option("--ranks-per-host", options.ranks_per_host,
+                  "Ranks that share a host's link and memory, as on a host with several GPUs")
+      ->check(whole_number(1, lab::kMaxRanksPerHost));
+}
+
 lab::LabOptions lab_options_of(const NetworkOptions& network) {
   check_lab_variables(network.environment);
   lab::LabOptions options;
@@ -312,6 +319,7 @@ lab::LabOptions lab_options_of(const NetworkOptions& network) {
   options.dataplane = network.dataplane == "bpf"    ? lab::Dataplane::kBpf
                       : network.dataplane == "user" ? lab::Dataplane::kUser
                                                     : lab::Dataplane::kAuto;
+  options.ranks_per_host = network.ranks_per_host;
   options.mtu = network.mtu.value_or(options.scenario.topology.mtu);
   check_plan(network, options);
   check_option("--tcp", lab::check_congestion_control(network.tcp));
@@ -391,6 +399,7 @@ lab::LabOptions on_time(lab::LabOptions options, const NetworkOptions& network, 
 
 CLI::Option* add_lab_command_options(CLI::App& verb, LabCommandOptions& options) {
   add_network_options(verb, options.network);
+  add_ranks_option(verb, options.network);
   verb.add_option("--grace", options.grace_seconds,
                   "Seconds the other ranks have to end when one fails")
       ->capture_default_str()
@@ -421,7 +430,8 @@ lab::EndedRun ended_run(const NetworkOptions& network, const lab::LabOutcome& ou
 lab::LabOutcome run_once(const LabCommandOptions& command, const lab::LabOptions& options) {
   const lab::HostPlan plan =
       value_or_throw(lab::make_host_plan(options.scenario, {.mtu = options.mtu}));
-  const std::vector<lab::RankCommand> commands(plan.hosts.size(), {command.command, {}});
+  const std::vector<lab::RankCommand> commands(plan.hosts.size() * options.ranks_per_host,
+                                               {command.command, {}});
   lab::LabOutcome outcome = value_or_throw(lab::run_lab(options, commands));
   if (!outcome.pace.fabric_kept_up()) {
     outcome.pace.remedy = remedy_for(command.network, options.scenario, outcome.pace);

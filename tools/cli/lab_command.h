@@ -29,6 +29,7 @@ struct NetworkOptions {
   std::string preset;
   std::string scenario;
   std::optional<std::uint32_t> hosts;
+  std::uint16_t ranks_per_host = 1;  // add_ranks_option()
   std::optional<std::uint32_t> leaves;
   std::optional<std::uint32_t> spines;
   std::string rate;
@@ -50,6 +51,8 @@ struct NetworkOptions {
 };
 
 void add_network_options(CLI::App& command, NetworkOptions& options);
+// For commands that run on every host of a lab of their own.
+void add_ranks_option(CLI::App& command, NetworkOptions& options);
 
 // Throws a usage error if the options make no lab, and CommandError if the scenario makes none.
 lab::LabOptions lab_options_of(const NetworkOptions& network);

@@ -358,6 +358,7 @@ void add_lab_compare(CLI::App& lab) {
       ->capture_default_str();
   verb->add_flag("--json", options->json, "Print JSON instead of a table");
   add_network_options(*verb, options->network);
+  add_ranks_option(*verb, options->network);
   verb->remove_option(verb->get_option("--tcp"));  // each transport sets it
   verb->add_option("--grace", options->grace_seconds,
                    "Seconds the other ranks have to end when one fails")
