@@ -23,8 +23,12 @@ class Status(enum.IntEnum):
     IN_PROGRESS = 9
 
 
-class SpillwayError(RuntimeError):
-    """A failed operation; `status` is the kind of failure."""
+class BackendError(RuntimeError):
+    """Stands for torch's DistBackendError, which `import spillway.torch` puts in its place."""
+
+
+class SpillwayError(BackendError):
+    """A failed operation; `status` is the kind of failure. With torch, `except DistBackendError` catches it, too."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

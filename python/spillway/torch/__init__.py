@@ -7,10 +7,10 @@
     hook = spillway.torch.attach(model)                      # gradients may lose a bounded share
     model, optimizer = spillway.torch.overlap(model, optimizer)   # instead: the next forward pass does not wait
 
-Under launchers that do not set RANK and the like (mpirun, srun), the import derives them from what those do set.
+Under launchers that do not set RANK and the like (mpirun, srun), init_process_group() derives them from what those do
+set.
 docs/pytorch.md is the tutorial.
 """
-import os
 import sys
 
 try:
@@ -29,19 +29,21 @@ if not torch.distributed.is_available():
 
 from ..errors import LibraryNotFoundError, LibraryVersionError, SpillwayError, Status
 from .codecs import Auto, Blocks, Codec, Entropy, Exact, Levels, Planes, Sketch
+from .collectives import BACKEND
 from .ddp_hook import DdpHook, StepReport, attach
 from .elastic_job import ElasticJob, JobEnded, elastic
 from .gradient_transfers import OverlapReport
 from .overlapped_model import OverlappedModel, overlap
 from .partition import Partition, partition
-from .process_group import BACKEND, SpillwayGroup, monitored_barrier
-from .registration import register, torch_variables
+from .process_group import monitored_barrier
+from .registration import register
 from .sharded_model import ShardHook, shard
 
-os.environ.update(torch_variables())
 register()
+if hasattr(torch.distributed, "DistBackendError"):
+    SpillwayError.__bases__ = (torch.distributed.DistBackendError,)
 
 __all__ = ["Auto", "BACKEND", "Blocks", "Codec", "DdpHook", "ElasticJob", "Entropy", "Exact", "JobEnded", "Levels",
            "LibraryNotFoundError", "LibraryVersionError", "OverlapReport", "OverlappedModel", "Partition", "Planes",
-           "ShardHook", "Sketch", "SpillwayError", "SpillwayGroup", "Status", "StepReport", "attach", "elastic", "monitored_barrier",
+           "ShardHook", "Sketch", "SpillwayError", "Status", "StepReport", "attach", "elastic", "monitored_barrier",
            "overlap", "partition", "shard"]

@@ -32,7 +32,7 @@ import enum
 import statistics
 import threading
 import time
-from typing import Callable, List, Optional
+from typing import Any, Callable, List, Optional
 
 import torch
 
@@ -49,6 +49,8 @@ WINDOW_CANDIDATES = (Candidate("planes", 5), Candidate("entropy", 12), Candidate
                      EXACT)
 LEAST_OPERATIONS = 8  # per window
 ANY_ERROR = 1.0       # no error is measured
+# torch's class of pg_options; it has none in old releases.
+OF_TORCH = tuple(kind.Options for kind in [getattr(torch._C._distributed_c10d, "Backend", None)] if kind is not None)
 
 
 class Stage(enum.Enum):
@@ -191,17 +193,35 @@ def codec_from_environment() -> Optional[BackendCodec]:
     bits, bound = library.variable_if_set("SPILLWAY_BITS"), library.variable_if_set("SPILLWAY_LOSS_BOUND")
     loss_bound = None if bound is None else float(bound)
     least_contributors = float(library.variable("SPILLWAY_LEAST_CONTRIBUTORS"))
+    if name == Exact.name:
+        return None
+    if name != Auto.name:
+        return backend_codec(codec_named(name, None if bits is None else int(bits)), loss_bound, least_contributors)
+    if bits is not None:
+        raise ValueError("SPILLWAY_CODEC=auto chooses the bits itself: unset SPILLWAY_BITS")
+    return backend_codec(Auto(), loss_bound, least_contributors)
 
+
+def codec_of(pg_options: Any) -> Optional[BackendCodec]:
+    """The codec of a new group: that of `pg_options`, if it is one, else that of the environment."""
+    if isinstance(pg_options, Codec):
+        return backend_codec(pg_options)
+    if pg_options is None or isinstance(pg_options, OF_TORCH):
+        return codec_from_environment()
+    raise TypeError(f"pg_options is {pg_options!r}: the backend \"spillway\" takes a codec of spillway.torch, such as "
+                    "Planes(bits=5), or torch's own Backend.Options")
+
+
+def backend_codec(codec: Codec, loss_bound: Optional[float] = None,
+                  least_contributors: float = 0.0) -> Optional[BackendCodec]:
     def options(codec: Codec, only_if_it_loses: bool = False) -> abi.OperationOptions:
         ignores_bound = only_if_it_loses and codec.loss_bound == 0.0
         return codec.options(None if ignores_bound else loss_bound, least_contributors)
 
-    if name == Exact.name:
+    if isinstance(codec, Exact):
         return None
-    if name != Auto.name:
-        return BackendCodec(options(codec_named(name, None if bits is None else int(bits))))
-    if bits is not None:
-        raise ValueError("SPILLWAY_CODEC=auto chooses the bits itself: unset SPILLWAY_BITS")
+    if not isinstance(codec, Auto):
+        return BackendCodec(options(codec))
     candidates = tolerances_of(WINDOW_CANDIDATES,
                                lambda candidate, its_bits: options(codec_named(candidate, its_bits), True))
     return BackendCodec(options(Planes()), AutoWindows(candidates))

@@ -34,7 +34,7 @@ from .backward import LayerPolicy, before_backward_ends, level_of
 from .codec_chooser import Candidate, Choice
 from .codecs import Auto, Codec, Exact, Planes, codec_named
 from .operation import Member, Operation, make_future, resolve, waiters
-from .process_group import SpillwayGroup
+from .process_group import collectives_of
 from .rendezvous import join_through_group
 from .tensors import FLOATING, span_of
 
@@ -361,7 +361,8 @@ _attached: "weakref.WeakKeyDictionary[Any, DdpHook]" = weakref.WeakKeyDictionary
 
 def member_of(group: Any) -> Member:
     """The group's own member if it is a Spillway group, else a new one whose ranks meet through the group."""
-    return group.member if isinstance(group, SpillwayGroup) else Member(join_through_group(group, "torch ddp"))
+    own = collectives_of(group)
+    return Member(join_through_group(group, "torch ddp")) if own is None else own.member
 
 
 def make_hook(group: Any, parameters: Iterable[Any], codec: Codec, *, loss_bound: Optional[float] = None,

@@ -36,10 +36,10 @@ from ..job import Change, Job
 from .codecs import Exact
 from .ddp_hook import attach, hook_of
 from .elastic_state import Snapshot, TrainingState, receive_state, send_state, who_has_it
-from .operation import Operation, waiters
+from .operation import Member, Operation, waiters
 from .overlapped_optimizer import OverlappedOptimizer
 from .partition import Partition
-from .process_group import SpillwayGroup
+from .process_group import collectives_of, follow_members
 
 SEED_BITS = 63
 END_LIMIT_S = 10.0  # for all members to learn that the job ends
@@ -82,9 +82,10 @@ def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standb
     on_change           called at every rank after every change
     """
     group = dist.distributed_c10d._get_default_group()
-    if not isinstance(group, SpillwayGroup):
+    own = collectives_of(group)
+    if own is None:
         raise TypeError('elastic() needs the backend "spillway": init_process_group("spillway")')
-    if not isinstance(group.communicator, Communicator):
+    if not isinstance(own.communicator, Communicator):
         raise TypeError("elastic() has no place in a staged world: virtual ranks neither die nor join")
     optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
     if any(isinstance(each, OverlappedOptimizer) for each in optimizers):
@@ -93,19 +94,20 @@ def elastic(model: torch.nn.Module, optimizer: Any, state: Any = None, *, standb
     hook = hook_of(model)
     if hook is None and isinstance(model, torch.nn.parallel.DistributedDataParallel):
         hook = attach(model, Exact())
-    members = [group.member, *(each.group.member for each in groups)]
+    members = [own.member, *(each.member for each in groups)]
     if hook is not None and (hook.member not in members or hook.is_auto):
         raise ValueError('elastic() needs a hook over the default group or one of `groups`, whose codec is not Auto()')
     check_groups(groups, replicas, shrink)
     fields = {"may_shrink": int(shrink), "min_ranks": min_ranks, "may_grow": int(not groups),
               "channels": len(members), "park_limit_ms": int(park_limit * 1000),
               "straggler_percent": int(straggler * 100), "replace_stragglers": int(replace_stragglers)}
-    ticket = group.communicator.library.variable_if_set("SPILLWAY_JOB")
+    ticket = own.communicator.library.variable_if_set("SPILLWAY_JOB")
     job = (Job.join(ticket, **fields) if ticket is not None
-           else Job.found(group.communicator, standbys=standbys, **fields))
+           else Job.found(own.communicator, standbys=standbys, **fields))
+    follow_members(group)
     extra = list(state) if isinstance(state, (list, tuple)) else [] if state is None else [state]
-    return ElasticJob(job, group, model, optimizers, extra + ([] if hook is None else [hook]), list(groups), replicas,
-                      seed, on_change)
+    return ElasticJob(job, own.member, model, optimizers, extra + ([] if hook is None else [hook]), list(groups),
+                      replicas, seed, on_change)
 
 
 def check_groups(groups: Sequence[Partition], replicas: Optional[Partition], shrink: bool) -> None:
@@ -144,15 +146,15 @@ class ElasticJob:
     """Made by elastic(). `changes`: one entry per change, with the wall-clock seconds at which this process was told
     of it, stood still, learned the decision, was connected, had the state and had done a step."""
 
-    def __init__(self, job: Job, group: SpillwayGroup, model: torch.nn.Module, optimizers: List[Any], extra: List[Any],
+    def __init__(self, job: Job, member: Member, model: torch.nn.Module, optimizers: List[Any], extra: List[Any],
                  groups: List[Partition], replicas: Optional[Partition], seed: Optional[int],
                  on_change: Optional[Callable[[Change], None]]) -> None:
         self._job, self._model, self._seed, self._on_change = job, model, seed, on_change
         self._groups, self._replicas = groups, replicas
         self._state = TrainingState(model, optimizers, extra)
         self._state.check()  # fail now on a part that cannot be sent, not when a rank has died
-        self._member = group.member
-        self._members = [group.member, *(each.group.member for each in groups)]
+        self._member = member
+        self._members = [member, *(each.member for each in groups)]
         for member in self._members:
             member.forgives, member.is_step_lost = self._forgives, lambda: self.is_lost
         self._is_lost = self._has_stepped = self._has_rebuilt = self._has_agreed = False

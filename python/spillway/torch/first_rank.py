@@ -13,13 +13,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .process_group import SpillwayGroup
+from .process_group import collectives_of
 
 
 def start_broadcast(group: Any, tensor: torch.Tensor) -> Any:
     """From the group's first rank, in place. Returns the work."""
-    if isinstance(group, SpillwayGroup):
-        return group.broadcast_urgently(tensor)
+    own = collectives_of(group)
+    if own is not None:
+        return own.broadcast_urgently(tensor)
     options = dist.BroadcastOptions()
     options.rootRank = options.rootTensor = 0
     return group.broadcast([tensor], options)

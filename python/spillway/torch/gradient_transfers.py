@@ -14,7 +14,7 @@ from torch import nn
 from .backward import LayerPolicy
 from .layer_buckets import Bucket
 from .overlapped_optimizer import Options
-from .process_group import SpillwayGroup
+from .process_group import collectives_of
 
 # ---- How gradients travel ----
 
@@ -40,7 +40,7 @@ class GroupSums:
     """Sums by the group itself, like DDP's. Like a DdpHook otherwise."""
 
     def __init__(self, group: Any, layers: LayerPolicy) -> None:
-        self._group, self._layers, self._buckets = group, layers, 0
+        self._group, self._own, self._layers, self._buckets = group, collectives_of(group), layers, 0
 
     def begin_step(self) -> None:
         """Nothing to prepare."""
@@ -50,8 +50,8 @@ class GroupSums:
 
     def start(self, bucket: Bucket) -> WorkRun:
         self._buckets = max(self._buckets, bucket.index() + 1)
-        if isinstance(self._group, SpillwayGroup):
-            return WorkRun(self._group.sum_at((bucket.index(), self._buckets), self._layers, bucket.buffer()))
+        if self._own is not None:
+            return WorkRun(self._own.sum_at((bucket.index(), self._buckets), self._layers, bucket.buffer()))
         return WorkRun(self._group.allreduce([bucket.buffer()]))
 
 

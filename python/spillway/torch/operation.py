@@ -35,6 +35,7 @@ from ..errors import SpillwayError, Status
 from ..request import PartSeconds, Request
 from .backward import before_backward_ends
 from .tensors import Copy, Span, let_current_stream_wait, on_copy_streams
+from .work_holder import asking
 
 # ---- Threads ----
 
@@ -201,6 +202,11 @@ class Operation:
             self._finish()
         return True
 
+    @property
+    def has_result(self) -> bool:
+        """False before its end, and if it failed or ended alone."""
+        return self._error is None and self._request is not None and self._request.status() == Status.OK
+
     def _finish(self) -> None:
         with self._lock:
             if self._receive is not None:
@@ -251,6 +257,39 @@ class OperationGroup:
     @property
     def devices(self) -> List[torch.device]:
         return list(dict.fromkeys(device for operation in self._operations for device in operation.devices))
+
+
+class IntegerAverage:
+    """A sum of integers that is divided by the number of ranks when it is there. Fractions are dropped, as with NCCL."""
+
+    def __init__(self, operation: Operation, sums: torch.Tensor, world: int) -> None:
+        self._operation, self._world = operation, world
+        self._sums: Optional[torch.Tensor] = sums.detach()
+        self._lock = threading.Lock()
+
+    def wait(self, timeout_s: Optional[float] = None) -> None:
+        self._operation.wait(timeout_s)
+        self._divide()
+
+    def is_done(self) -> bool:
+        is_done = self._operation.is_done()
+        if is_done:
+            self._divide()
+        return is_done
+
+    def _divide(self) -> None:
+        """On a device it is queued behind the copy of the sums: the operation made the current stream wait for it."""
+        if not self._operation.has_result:
+            return
+        with self._lock:
+            sums, self._sums = self._sums, None
+            if sums is not None:
+                sums.div_(self._world, rounding_mode="trunc")
+                if sums.is_cuda:
+                    torch.cuda.current_stream(sums.device).synchronize()  # any stream may read next
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operation, name)
 
 
 # ---- Works ----
@@ -311,6 +350,9 @@ def resolve(future: "torch.futures.Future[Any]", operation: Any, result: Any) ->
         future.set_result(result)
 
 
+NO_FUTURE: "torch.futures.Future[Any]" = torch.futures.Future()  # when only the Work is asked for (work_holder.py)
+
+
 class SpillwayWork(Work):
     """`result` are the tensors that the operation fills."""
 
@@ -358,6 +400,9 @@ class SpillwayWork(Work):
     source_rank = _source_rank
 
     def get_future(self) -> "torch.futures.Future[Any]":
+        if asking.is_asking:
+            asking.found = self
+            return NO_FUTURE
         with self._lock:
             if self._future is None:
                 self._future = make_future(self.operation.devices)

@@ -16,7 +16,8 @@ import torch.distributed as dist
 
 from ..abi import default_library
 from ..communicator import Communicator
-from .process_group import SpillwayGroup
+from .collectives import Collectives
+from .process_group import collectives_of, follow_members
 
 
 def partition(parts: Sequence[Sequence[int]]) -> "Partition":
@@ -34,17 +35,19 @@ def partition(parts: Sequence[Sequence[int]]) -> "Partition":
         lists_here = lists
     named = {rank for part in lists_here for rank in part}
     alone = [[rank] for rank in range(dist.get_world_size()) if rank not in named]
-    own = [group for group in [dist.new_group(part) for part in lists_here + alone] if isinstance(group, SpillwayGroup)]
+    groups = [dist.new_group(part) for part in lists_here + alone]
+    own = [(group, found) for group, found in ((group, collectives_of(group)) for group in groups) if found is not None]
     if len(own) != 1:
         raise TypeError('partition() needs the backend "spillway": init_process_group("spillway")')
-    return Partition(lists, own[0])
+    return Partition(lists, *own[0])
 
 
 class Partition:
     """Made by partition()."""
 
-    def __init__(self, parts: List[List[int]], group: SpillwayGroup) -> None:
-        self.parts, self.group = parts, group
+    def __init__(self, parts: List[List[int]], group: dist.ProcessGroup, own: Collectives) -> None:
+        self.parts, self.group, self.member = parts, group, own.member
+        follow_members(group)
 
     @property
     def world(self) -> int:
@@ -55,7 +58,7 @@ class Partition:
 
     def follow(self, communicator: Communicator, rank: int) -> None:
         """Moves to the group of the process's new rank."""
-        self.group.member.move_to(communicator)
+        self.member.move_to(communicator)
         known = ranks_of_groups()[self.group]
         known.clear()
         known.update({each: place for place, each in enumerate(self.part_of(rank))})

@@ -1,91 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed's ProcessGroup over a communicator. Everything is exact, except for all-reduces and
-reduce-scatters if the environment names a codec (backend_codec.py).
+"""The two faces of a Spillway group towards torch.distributed. Both inherit the operations from Collectives.
 
-Methods have the names, arguments and keywords of torch's own groups, in all releases: if releases differ, both are
-here. Threads: any may call; all ranks call in the same order.
+SpillwayBackend: a backend of torch's own ProcessGroup, where torch lets Python classes be one. torch then treats it as
+it treats Gloo: one backend per device type, splitting, coalescing, DETAIL debug mode, flight recorder, compiled
+collectives.
+
+SpillwayGroup: the whole process group, in older releases of torch.
+
+collectives_of() finds the operations behind a group that torch hands over.
 """
 import datetime
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+import functools
+import weakref
+from typing import Any, Callable, List, Optional, Set
 
 import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
-from .. import abi
 from ..communicator import Communicator
+from ..errors import SpillwayError, Status
 from .backend_codec import BackendCodec
-from .backward import MAX_LEVEL, BackwardOrder, LayerPolicy
-from .operation import Member, Operation, OperationGroup, SpillwayWork, milliseconds_of
-from .sparse import SparseAllReduce
-from .tensors import HostSpan, Span, reduction_of, span_of
+from .collectives import BACKEND, Collectives
+from .work_holder import forward_to_own_works
 
-BACKEND = "spillway"
-OWN_TAG = abi.MAX_TAG  # for messages that no receive of the caller may match
+DEVICES = ("cpu", "cuda")
+C10dBackend: Any = getattr(torch._C._distributed_c10d, "Backend", object)
 
 
-def one_of(tensors: Any, operation: str) -> torch.Tensor:
-    """Unpacks torch's lists, which have one tensor per device of the process."""
-    if isinstance(tensors, torch.Tensor):
-        return tensors
-    if len(tensors) != 1:
-        raise ValueError(f"{operation}: Spillway takes one tensor per rank, not {len(tensors)}; run one process per "
-                         "device")
-    return tensors[0]
+# ---- Older releases ----
 
-
-def list_of(lists: Any, operation: str) -> List[torch.Tensor]:
-    """Takes [[tensor per rank]] or [tensor per rank]; empty if this rank has none."""
-    if lists and isinstance(lists[0], (list, tuple)):
-        if len(lists) != 1:
-            raise ValueError(f"{operation}: Spillway takes one list of tensors per rank, not {len(lists)}")
-        return list(lists[0])
-    return list(lists or [])
-
-
-def root_of(options: Any, root: Optional[int]) -> int:
-    """The root is given by itself, in torch's options, or in their place."""
-    if root is not None:
-        return root
-    return options if isinstance(options, int) else getattr(options, "rootRank", 0)
-
-
-class SpillwayGroup(ProcessGroup):
-    """Without a `codec`, everything is exact."""
-
-    def __init__(self, communicator: Communicator, codec: Optional[BackendCodec] = None) -> None:
-        super().__init__(communicator.rank, communicator.world)
-        self._codec = codec
-        self._backward_order, self._layers = BackwardOrder(), LayerPolicy()
-        self.member = Member(communicator)
-        if codec is not None and codec.auto is not None:
-            codec.auto.join(self.member)
-        self._batch: Optional[List[SpillwayWork]] = None
+class SpillwayGroup(Collectives, ProcessGroup):
+    def __init__(self, communicator: Communicator, codec: Optional[BackendCodec] = None, **_: Any) -> None:
+        ProcessGroup.__init__(self, communicator.rank, communicator.world)
+        Collectives.__init__(self, communicator, codec)
         self._name = self._description = ""
-
-    # ---- Identity ----
-
-    @property
-    def communicator(self) -> Communicator:
-        return self.member.communicator
-
-    # Current values: torch's C++ half keeps those from the start.
-    @property
-    def _rank(self) -> int:
-        return self.communicator.rank
-
-    @property
-    def _world(self) -> int:
-        return self.communicator.world
-
-    def rank(self) -> int:
-        return self._rank
-
-    def size(self) -> int:
-        return self._world
-
-    def getBackendName(self) -> str:
-        return BACKEND
 
     # torch's own groups pass their names to backends below them; this group has none.
     def _set_group_name(self, name: str) -> None:
@@ -105,294 +54,149 @@ class SpillwayGroup(ProcessGroup):
     setGroupName = _set_group_name
     setGroupDesc = _set_group_desc
 
+    # torch asks a group which devices it serves, and takes this group for the backend of each.
+    supports_coalescing, supports_splitting = True, False
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        return list(map(torch.device, DEVICES))
+
+    def _get_backend(self, device: torch.device) -> "SpillwayGroup":
+        return self
+
+
+# ---- Newer releases ----
+
+ERRORS = {Status.TIMED_OUT: "TIMEOUT", Status.PEER_FAILED: "REMOTE_ERROR"}
+# torch's wrapper in DETAIL debug mode keeps only the C++ half of a backend: the Python halves live here until shutdown.
+wrapped: Set[Any] = set()
+
+
+class SpillwayBackend(Collectives, C10dBackend):
+    """`split_off` makes a child: it gets a store, a rank, job ranks and torch's options."""
+
+    supports_splitting = supports_coalescing = True
+
+    def __init__(self, communicator: Communicator, codec: Optional[BackendCodec] = None, *,
+                 split_off: Callable[[Any, int, List[int], Any], "SpillwayBackend"],
+                 options: Any) -> None:
+        C10dBackend.__init__(self, communicator.rank, communicator.world)
+        Collectives.__init__(self, communicator, codec)
+        self._split_off, self._torch_options = split_off, options
+        forward_to_own_works()
+        leave_out_of_splits()
+        if dist.get_debug_level() == dist.DebugLevel.DETAIL:
+            wrapped.add(self)
+
     def shutdown(self) -> None:
-        self.communicator.close()
+        super().shutdown()
+        wrapped.discard(self)
 
-    def abort(self) -> None:
-        self.communicator.abort("the process group was aborted")
+    @property
+    def options(self) -> Any:
+        return self._torch_options
 
-    def __del__(self) -> None:
-        member = getattr(self, "member", None)
-        if member is not None:
-            member.communicator.close()
+    def split(self, store: Any, ranks: List[int], options: Any) -> "SpillwayBackend":
+        if self._rank not in ranks:  # torch would use what it cannot get from this rank (leave_out_of_splits)
+            raise NotImplementedError("split_group: this release of torch cannot split a group with several backends "
+                                      "at a rank that is in no part. Use new_group(), or give each rank a part")
+        parents = list(self._torch_options.global_ranks_in_group) or range(self._world)
+        return self._split_off(store, ranks.index(self._rank), [parents[rank] for rank in ranks], options)
 
-    # ---- Reductions ----
+    def perform_nocolor_split(self, device: torch.device) -> None:
+        """torch calls it at ranks that are in no child; those have no part in one."""
 
-    def allreduce(self, tensors: Any, opts: Any = None, op: Any = None) -> SpillwayWork:
-        return self._all_reduce(tensors, opts, op, self._backward_order.next_place, self._layers)
+    def get_error(self) -> Any:
+        kinds = torch._C._distributed_c10d.ErrorType
+        try:
+            self.communicator.check_health()
+        except SpillwayError as error:
+            return getattr(kinds, ERRORS.get(Status(error.status), "COMM_ERROR"))
+        return kinds.SUCCESS
 
-    def sum_at(self, place: Tuple[int, int], layers: LayerPolicy, tensor: torch.Tensor) -> SpillwayWork:
-        """For a caller that knows when the next forward pass needs the sum: `place` is an index, from the back of the
-        model, and a count."""
-        return self._all_reduce(tensor, None, None, lambda: place, layers)
 
-    def _all_reduce(self, tensors: Any, opts: Any, op: Any, next_place: Callable[[], Optional[Tuple[int, int]]],
-                    layers: LayerPolicy) -> SpillwayWork:
-        tensor = one_of(tensors, "all_reduce")
-        if tensor.layout == torch.sparse_coo:
-            sparse = SparseAllReduce(tensor, opts if op is None else op)
-            return self._work(sparse.start(self.member), [tensor])
-        reduction = self._reduction([tensor], opts if op is None else op, "all_reduce")
-        options = self._coded_options("all_reduce", [tensor], reduction, next_place, layers)
-        span = span_of(tensor, "all_reduce", options, self._world)
-        return self._start("all_reduce", span, span, [tensor], reduction, options=options)
+@functools.lru_cache(maxsize=None)
+def leave_out_of_splits() -> None:
+    """torch asks ranks that are in no part to split off one as well, and crashes if a Python backend has none."""
+    split_group = ProcessGroup.split_group
 
-    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, root: Optional[int] = None) -> SpillwayWork:
-        tensor = one_of(tensors, "reduce")
-        chosen = opts if op is None and not isinstance(opts, int) else op
-        reduction = self._reduction([tensor], chosen, "reduce")
-        root = root_of(opts, root)
-        span = HostSpan([tensor], "reduce")
-        receive = span if root == self._rank else None
-        return self._start("reduce", span, receive, [tensor], reduction, root)
-
-    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
-        output = one_of(output_tensors, "reduce_scatter")
-        inputs = self._per_rank(list_of(input_tensors, "reduce_scatter"), output, "reduce_scatter")
-        return self._reduce_scatter(HostSpan(inputs, "reduce_scatter"), output, inputs, opts)
-
-    def _reduce_scatter_base(self, outputTensor: torch.Tensor, inputTensor: torch.Tensor,
-                             opts: Any = None) -> SpillwayWork:
-        self._check_whole(inputTensor, outputTensor, "reduce_scatter")
-        return self._reduce_scatter(HostSpan([inputTensor], "reduce_scatter", self._world), outputTensor,
-                                    [inputTensor], opts)
-
-    def _reduce_scatter(self, send: HostSpan, output: torch.Tensor, inputs: List[torch.Tensor],
-                        opts: Any) -> SpillwayWork:
-        reduction = self._reduction([output, *inputs], opts, "reduce_scatter")
-        options = self._coded_options("reduce_scatter", inputs, reduction, self._backward_order.next_place,
-                                      self._layers)
-        return self._start("reduce_scatter", send, HostSpan([output], "reduce_scatter"), [output], reduction,
-                           options=options)
-
-    # ---- Data movement ----
-
-    def broadcast(self, tensors: Any, opts: Any = None, root: Optional[int] = None) -> SpillwayWork:
-        return self._broadcast(one_of(tensors, "broadcast"), root_of(opts, root))
-
-    def broadcast_urgently(self, tensor: torch.Tensor) -> SpillwayWork:
-        """From the first rank, before all else that travels."""
-        options = self.communicator.options()
-        options.priority = MAX_LEVEL
-        return self._broadcast(tensor, 0, options)
-
-    def _broadcast(self, tensor: torch.Tensor, root: int,
-                   options: Optional[abi.OperationOptions] = None) -> SpillwayWork:
-        span = HostSpan([tensor], "broadcast")
-        return self._start("broadcast", span if root == self._rank else None, span, [tensor], root, options=options)
-
-    def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
-        tensor = one_of(input_tensors, "all_gather")
-        outputs = self._per_rank(list_of(output_tensors, "all_gather"), tensor, "all_gather")
-        return self._start("all_gather", HostSpan([tensor], "all_gather"), HostSpan(outputs, "all_gather"), outputs)
-
-    def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> SpillwayWork:
-        self._check_whole(output, input, "all_gather")
-        return self._start("all_gather", HostSpan([input], "all_gather"),
-                           HostSpan([output], "all_gather", self._world), [output])
-
-    def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None,
-               root: Optional[int] = None) -> SpillwayWork:
-        tensor = one_of(input_tensors, "gather")
-        root = root_of(opts, root)
-        if root != self._rank:
-            return self._start("gather", HostSpan([tensor], "gather"), None, [], root)
-        outputs = self._per_rank(list_of(output_tensors, "gather"), tensor, "gather")
-        return self._start("gather", HostSpan([tensor], "gather"), HostSpan(outputs, "gather"), outputs, root)
-
-    def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None,
-                root: Optional[int] = None) -> SpillwayWork:
-        output = one_of(output_tensors, "scatter")
-        root = root_of(opts, root)
-        receive = HostSpan([output], "scatter")
-        if root != self._rank:
-            return self._start("scatter", None, receive, [output], root)
-        inputs = self._per_rank(list_of(input_tensors, "scatter"), output, "scatter")
-        return self._start("scatter", HostSpan(inputs, "scatter"), receive, [output], root)
-
-    def alltoall_base(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor,
-                      output_split_sizes: Sequence[int], input_split_sizes: Sequence[int],
-                      opts: Any = None) -> SpillwayWork:
-        if output_split_sizes or input_split_sizes:
-            return self.alltoall(self._split(output_tensor, output_split_sizes),
-                                 self._split(input_tensor, input_split_sizes), opts)
-        self._check_same_type(output_tensor, input_tensor, "all_to_all")
-        return self._start("all_to_all", HostSpan([input_tensor], "all_to_all", self._world),
-                           HostSpan([output_tensor], "all_to_all", self._world), [output_tensor])
-
-    def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> SpillwayWork:
-        """Sends and receives, because sizes may differ from pair to pair, and only a pair knows its own."""
-        outputs, inputs = list(output_tensors), list(input_tensors)
-        if len(outputs) != self._world or len(inputs) != self._world:
-            raise ValueError(f"all_to_all: {self._world} ranks need as many tensors; there are {len(inputs)} in and "
-                             f"{len(outputs)} out")
-        operations = [self._begin_receive(outputs[peer], peer, OWN_TAG)
-                      for peer in self._others() if outputs[peer].numel()]
-        operations += [self._begin_send(inputs[peer], peer, OWN_TAG)
-                       for peer in self._others() if inputs[peer].numel()]
-        outputs[self._rank].detach().copy_(inputs[self._rank].detach())
-        return self._work(OperationGroup(operations), outputs)
-
-    def barrier(self, opts: Any = None) -> SpillwayWork:
-        """If its options have a timeout, it fails after that and names the ranks that did not come."""
-        return self._barrier(getattr(opts, "timeout", None))
-
-    def monitored_barrier(self, timeout: Optional[datetime.timedelta] = None, wait_all_ranks: bool = False) -> None:
-        """Names all ranks that did not come, at every rank that did, whatever wait_all_ranks says."""
-        self._barrier(timeout).wait()
-
-    def _barrier(self, timeout: Optional[datetime.timedelta]) -> SpillwayWork:
-        options = self.communicator.options()
-        options.timeout_ms = milliseconds_of(timeout)
-        return self._work(Operation("barrier", None, None, options=options).start(self.member), [])
-
-    # ---- Point to point ----
-
-    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> SpillwayWork:
-        self._check_tag(tag, "send")
-        return self._work(self._begin_send(one_of(tensors, "send"), dstRank, tag), [])
-
-    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> SpillwayWork:
-        self._check_tag(tag, "recv")
-        tensor = one_of(tensors, "recv")
-        return self._work(self._begin_receive(tensor, srcRank, tag), [tensor])
-
-    def recv_anysource(self, tensors: Any, tag: int = 0) -> SpillwayWork:
-        return self.recv(tensors, abi.ANY_RANK, tag)
-
-    # ---- Coalesced ----
-
-    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> SpillwayWork:
-        return self._together([self.allreduce(tensor, opts) for tensor in tensors], list(tensors))
-
-    def allgather_coalesced(self, output_lists: Any, input_list: Any, opts: Any = None) -> SpillwayWork:
-        works = [self.allgather([list(each[at] for each in output_lists)], [tensor], opts)
-                 for at, tensor in enumerate(input_list)]
-        return self._together(works, [tensor for each in output_lists for tensor in each])
-
-    def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> SpillwayWork:
-        works = [self._allgather_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)]
-        return self._together(works, list(outputs))
-
-    def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> SpillwayWork:
-        works = [self._reduce_scatter_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)]
-        return self._together(works, list(outputs))
-
-    def _start_coalescing(self, device: Any = None) -> None:
-        self._batch = []
-
-    def _end_coalescing(self, device: Any = None) -> SpillwayWork:
-        works, self._batch = self._batch or [], None
-        return self._together(works, [])
-
-    # Names in newer releases of torch.
-    all_gather_single = _allgather_base
-    reduce_scatter_single = _reduce_scatter_base
-    all_to_all_single = alltoall_base
-    all_gather_single_coalesced = allgather_into_tensor_coalesced
-    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
-    start_coalescing = _start_coalescing
-    end_coalescing = _end_coalescing
-
-    # ---- Shared helpers ----
-
-    def _start(self, name: str, send: Optional[Span], receive: Optional[Span], result: List[torch.Tensor],
-               *rest: Any, options: Optional[abi.OperationOptions] = None) -> SpillwayWork:
-        """`rest`: the arguments after the type."""
-        either = send if send is not None else receive
-        assert either is not None
-        operation = Operation(name, send, receive, send and send.pointer, receive and receive.pointer, either.count,
-                              either.type, *rest, options=options)
-        return self._work(operation.start(self.member), result)
-
-    def _coded_options(self, operation: str, tensors: Sequence[torch.Tensor], reduction: int,
-                       next_place: Callable[[], Optional[Tuple[int, int]]],
-                       layers: LayerPolicy) -> abi.OperationOptions:
-        """Options of a reduction of gradients, perhaps with the environment's codec."""
-        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        codec = self._codec
-        if codec is None or not codec.applies_to(operation, tensors[0].dtype, size, reduction):
-            options = self.communicator.options()
-        else:
-            options = codec.options_in_turn(self.member, operation, size)
-        place = next_place()
-        if place is not None:
-            layers.apply(options, *place)
-        return options
-
-    def _begin_send(self, tensor: torch.Tensor, peer: int, tag: int) -> Operation:
-        span = HostSpan([tensor], "send")
-        return Operation("send", span, None, span.pointer, span.count, span.type, peer,
-                         options=self._tagged(tag)).start(self.member)
-
-    def _begin_receive(self, tensor: torch.Tensor, peer: int, tag: int) -> Operation:
-        span = HostSpan([tensor], "recv")
-        return Operation("receive", None, span, span.pointer, span.count, span.type, peer,
-                         options=self._tagged(tag)).start(self.member)
-
-    def _tagged(self, tag: int) -> Optional[abi.OperationOptions]:
-        if tag == 0:
+    @functools.wraps(split_group)
+    def split_or_leave_out(group: Any, new_ranks: List[int], *arguments: Any, **named: Any) -> Any:
+        if group.rank() not in new_ranks and all(isinstance(each, Collectives) for each in backends_of(group)):
             return None
-        options = self.communicator.options()
-        options.tag = tag
-        return options
+        return split_group(group, new_ranks, *arguments, **named)
 
-    def _work(self, operation: Any, result: List[torch.Tensor]) -> SpillwayWork:
-        work = SpillwayWork(operation, result)
-        if self._batch is not None:
-            self._batch.append(work)
-        return work
+    ProcessGroup.split_group = split_or_leave_out
 
-    def _together(self, works: List[SpillwayWork], result: List[torch.Tensor]) -> SpillwayWork:
-        return SpillwayWork(OperationGroup([work.operation for work in works]), result)
 
-    def _others(self) -> List[int]:
-        return [(self._rank + distance) % self._world for distance in range(1, self._world)]
+@functools.lru_cache(maxsize=None)
+def takes_backends() -> bool:
+    """True if torch calls the methods of a backend that is a Python class. Some releases have the class and no way to
+    derive from it, others ignore what a derived class defines."""
+    class Probe(C10dBackend):  # type: ignore[misc]
+        def getBackendName(self) -> str:
+            return BACKEND
 
-    def _reduction(self, tensors: Sequence[torch.Tensor], options: Any, operation: str) -> int:
-        return [reduction_of(tensor.dtype, options, operation) for tensor in tensors][0]
+        supports_splitting = True
 
-    def _per_rank(self, tensors: List[torch.Tensor], own: torch.Tensor, operation: str) -> List[torch.Tensor]:
-        if len(tensors) != self._world:
-            raise ValueError(f"{operation}: {self._world} ranks need a list of as many tensors; it has {len(tensors)}")
-        if tensors[0].numel() != own.numel():
-            raise ValueError(f"{operation}: the tensors of the list have {tensors[0].numel()} elements, this rank's "
-                             f"has {own.numel()}; they must be the same")
-        self._check_same_type(tensors[0], own, operation)
-        return tensors
+        def split(self, *_: Any) -> None:
+            """Its presence in the base class says that torch would call this one."""
 
-    def _check_whole(self, whole: torch.Tensor, part: torch.Tensor, operation: str) -> None:
-        if whole.numel() != self._world * part.numel():
-            raise ValueError(f"{operation}: {self._world} parts of {part.numel()} elements are not the "
-                             f"{whole.numel()} of the whole")
-        self._check_same_type(whole, part, operation)
+    try:
+        probe = Probe(0, 1)
+        return bool(C10dBackend.name(probe) == BACKEND and C10dBackend.supports_splitting.fget(probe)
+                    and hasattr(C10dBackend, "split"))
+    except (AttributeError, RuntimeError, TypeError):
+        return False
 
-    @staticmethod
-    def _check_same_type(one: torch.Tensor, other: torch.Tensor, operation: str) -> None:
-        if one.dtype != other.dtype:
-            raise TypeError(f"{operation}: its tensors must have one type, not {one.dtype} and {other.dtype}")
 
-    def _split(self, tensor: torch.Tensor, sizes: Sequence[int]) -> List[torch.Tensor]:
-        """Splits along the first dimension; equally if no sizes are given."""
-        rows = tensor.shape[0]
-        if not sizes and rows % self._world:
-            raise ValueError(f"all_to_all: {rows} rows cannot be divided among {self._world} ranks")
-        return list(tensor.detach().split(list(sizes) if sizes else [rows // self._world] * self._world))
+# ---- The operations behind a group ----
 
-    @staticmethod
-    def _check_tag(tag: int, operation: str) -> None:
-        if not 0 <= tag < OWN_TAG:
-            raise ValueError(f"{operation}: tag {tag} is outside 0 to {OWN_TAG - 1}")
+def backends_of(group: Any) -> List[Any]:
+    """By device type; without the wrapper that torch puts around a backend in debug mode."""
+    backends = [group._get_backend(device) for device in getattr(group, "_device_types", ())]
+    return [getattr(backend, "wrapped_pg", backend) for backend in backends]
+
+
+def collectives_of(group: Any) -> Optional[Collectives]:
+    """Spillway's operations behind one of torch's groups; None if the group has no backend of ours."""
+    return next((each for each in [group, *backends_of(group)] if isinstance(each, Collectives)), None)
 
 
 def monitored_barrier(group: Any = None, timeout: Optional[datetime.timedelta] = None,
                       wait_all_ranks: bool = False) -> None:
-    """torch.distributed.monitored_barrier() that also works with Spillway's groups; torch allows it for Gloo only.
+    """torch.distributed.monitored_barrier() for groups of any backend; older releases of torch allow it for Gloo only.
 
     It takes torch's arguments. In a Spillway group, every rank that came learns all ranks that did not, whatever
     `wait_all_ranks` says; the group is unusable after a failed barrier. Without a `timeout`, the group's applies."""
     group = dist.group.WORLD if group is None else group
-    if isinstance(group, SpillwayGroup):
-        group.monitored_barrier(timeout, wait_all_ranks)
+    own = collectives_of(group)
+    if own is not None:
+        own.monitored_barrier(timeout, wait_all_ranks)
     else:
         dist.monitored_barrier(group, timeout, wait_all_ranks)
+
+
+# ---- Groups whose members change ----
+
+_moving: "weakref.WeakKeyDictionary[Any, Collectives]" = weakref.WeakKeyDictionary()
+
+
+def follow_members(group: Any) -> None:
+    """Makes torch's group report the present rank and size of its backend from now on. torch's C++ half keeps those
+    that the group was made with, and no backend can change them: so ProcessGroup.rank() and size() are replaced."""
+    own = collectives_of(group)
+    if own is None or own is group:
+        return
+    if not _moving:
+        ProcessGroup.rank = _present(ProcessGroup.rank, Collectives.rank)
+        ProcessGroup.size = _present(ProcessGroup.size, Collectives.size)
+    _moving[group] = own
+
+
+def _present(torchs: Callable[[Any], int], ours: Callable[[Collectives], int]) -> Callable[[Any], int]:
+    def present(group: Any) -> int:
+        own = _moving.get(group)
+        return torchs(group) if own is None else ours(own)
+
+    return present

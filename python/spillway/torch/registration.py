@@ -1,24 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes "spillway" a backend of torch.distributed, and sets the variables that init_process_group() reads.
+"""Makes "spillway" a backend of torch.distributed, and knows the launchers that torch does not.
 
-torch_variables(): mpirun and srun do not set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, but others, which say the
-same to the library. Variables that are set stay unchanged. If RANK is set, torch goes by it, and so does this module.
+register(): releases of torch differ in the parameters of register_backend: `devices` came with 2.0. Where a Python
+class can be a backend, the creator returns one (process_group.py), elsewhere a whole ProcessGroup.
 
-register(): releases of torch differ in the parameters of register_backend: `devices` came with 2.0. All accept a
-creator that returns a ProcessGroup.
+env:// of init_process_group(): mpirun and srun do not set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, but others,
+which say the same to the library. They are set when a rendezvous needs them, and not by the import. Variables that are
+set stay unchanged. If RANK is set, torch goes by it, and so does this module.
 """
+import datetime
+import importlib
 import inspect
 import os
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch.distributed as dist
 
 from ..abi import default_library
 from ..errors import LibraryNotFoundError
-from .backend_codec import codec_from_environment
-from .process_group import BACKEND, SpillwayGroup
+from .backend_codec import codec_of
+from .collectives import BACKEND, Collectives
+from .process_group import DEVICES, C10dBackend, SpillwayBackend, SpillwayGroup, takes_backends
 from .rendezvous import join_through_store
-from .staged_group import StagedWorld, staged_world
+from .staged_group import StagedBackend, StagedGroup, StagedWorld, staged_world
+
+
+# ---- Launchers ----
 
 def torch_variables() -> Dict[str, str]:
     """The variables to set. None without the library: creating a group reports that."""
@@ -37,18 +44,51 @@ def torch_variables() -> Dict[str, str]:
     return {name: str(value) for name, value in values.items() if value is not None and name not in os.environ}
 
 
+def rendezvous_with(torchs: Any) -> Any:
+    def rendezvous(url: str, *arguments: Any, **named: Any) -> Iterator[Any]:
+        os.environ.update(torch_variables())
+        return torchs(url, *arguments, **named)
+
+    return rendezvous
+
+
+def take_launchers_variables() -> None:
+    handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
+    handlers["env"] = rendezvous_with(handlers["env"])
+
+
+# ---- Groups ----
+
 _staged: Optional[StagedWorld] = None
 
 
-def create_group(options: Any, pg_options: Any = None) -> SpillwayGroup:
+def create_group(options: Any, pg_options: Any = None) -> Collectives:
     """`options`: torch's DistributedBackendOptions."""
-    codec = codec_from_environment()  # before the ranks meet: each rank then reports its own errors at once
-    name = str(options.group_id or "default")
+    return make_group(options.store, options.group_rank, options.group_size, options.timeout,
+                      str(options.group_id or "default"), list(options.global_ranks_in_group), pg_options)
+
+
+def make_group(store: Any, rank: int, world: int, timeout: datetime.timedelta, name: str, global_ranks: List[int],
+               pg_options: Any) -> Collectives:
+    """`global_ranks`: empty for the default group."""
+    codec = codec_of(pg_options)  # before the ranks meet: each rank then reports its own errors at once
+    of_face: Dict[str, Any] = {}
+    if takes_backends():
+        of_torch = C10dBackend.Options(BACKEND, timeout=timeout)
+        of_torch.global_ranks_in_group, of_torch.group_name = global_ranks, name
+
+        def split_off(its_store: Any, its_rank: int, its_ranks: List[int], its_options: Any) -> Collectives:
+            patience = getattr(its_options, "_timeout", None) or timeout
+            its_name = getattr(its_options, "group_name", "") or f"{name}, split"
+            return make_group(its_store, its_rank, len(its_ranks), patience, its_name, its_ranks, pg_options)
+
+        of_face = {"split_off": split_off, "options": of_torch}
     if _staged is not None:
-        return _staged.create_group(options, name, codec)
-    communicator = join_through_store(options.store, options.group_rank, options.group_size, options.timeout,
-                                      f"torch {name}", options.global_ranks_in_group)
-    return SpillwayGroup(communicator, codec)
+        staged = _staged.join(store, world, timeout, name, global_ranks)
+        face = StagedBackend if takes_backends() else StagedGroup
+        return face(staged, codec, reads=_staged.reads, **of_face)
+    communicator = join_through_store(store, rank, world, timeout, f"torch {name}", global_ranks)
+    return (SpillwayBackend if takes_backends() else SpillwayGroup)(communicator, codec, **of_face)
 
 
 def register() -> None:
@@ -56,10 +96,11 @@ def register() -> None:
     global _staged
     if hasattr(dist.Backend, BACKEND.upper()):
         return
+    take_launchers_variables()
     try:
         _staged = staged_world()
     except LibraryNotFoundError:
         pass  # creating a group reports it
     takes = inspect.signature(dist.Backend.register_backend).parameters
-    extra = {"devices": ["cpu", "cuda"]} if "devices" in takes else {}
+    extra = {"devices": list(DEVICES)} if "devices" in takes else {}
     dist.Backend.register_backend(BACKEND, create_group, extended_api=True, **extra)

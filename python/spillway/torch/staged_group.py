@@ -32,7 +32,8 @@ from .. import abi
 from ..errors import SpillwayError, Status
 from .backend_codec import BackendCodec
 from .operation import Operation, OperationGroup, SpillwayWork
-from .process_group import OWN_TAG, SpillwayGroup
+from .collectives import OWN_TAG, Collectives
+from .process_group import SpillwayBackend, SpillwayGroup, collectives_of
 from .stage_link import StageLink
 from .staged import UNEVEN, StagedCommunicator, join_staged
 from .tensors import allow_gpu_coding
@@ -139,11 +140,13 @@ class WatchedOperation:
 STORE_PATIENCE = datetime.timedelta(minutes=30)
 
 
-class StagedGroup(SpillwayGroup):
-    def __init__(self, communicator: StagedCommunicator, reads: ReadWatch,
-                 codec: Optional[BackendCodec]) -> None:
+class StagedCollectives(Collectives):
+    """The part that both faces of a staged group share."""
+
+    def __init__(self, communicator: StagedCommunicator, codec: Optional[BackendCodec], *, reads: ReadWatch,
+                 **of_face: Any) -> None:
         self._reads, self._place = reads, communicator.place
-        super().__init__(communicator, codec)  # type: ignore[arg-type]
+        super().__init__(communicator, codec, **of_face)  # type: ignore[arg-type]
 
     def _work(self, operation: Any, result: List[torch.Tensor]) -> SpillwayWork:
         if isinstance(operation, Operation) and self._place.virtual > 0 and result:
@@ -171,6 +174,14 @@ class StagedGroup(SpillwayGroup):
                 same = output.numel() == given.numel()
                 output.detach().copy_(given.detach().view_as(output)) if same else output.detach().zero_()
         return self._work(OperationGroup(operations), outputs)
+
+
+class StagedGroup(StagedCollectives, SpillwayGroup):
+    pass
+
+
+class StagedBackend(StagedCollectives, SpillwayBackend):
+    pass
 
 
 class StandInStore:
@@ -241,18 +252,18 @@ class StagedWorld:
             module.broadcast_object_list, module.scatter_object_list = broadcast_object_list, scatter_object_list
 
     def _ranks_of(self, group: Any) -> Sequence[int]:
-        return group.communicator.ranks if isinstance(group, StagedGroup) else range(self.link.world)
+        own = collectives_of(group)
+        return own.communicator.ranks if isinstance(own, StagedCollectives) else range(self.link.world)
 
     def _source_of(self, src: Optional[int], group: Any, group_src: Optional[int]) -> int:
         """The job rank of the source; newer releases of torch also take a group rank."""
         return (src or 0) if group_src is None else self._ranks_of(group)[group_src]
 
-    def create_group(self, options: Any, name: str, codec: Optional[BackendCodec]) -> StagedGroup:
+    def join(self, store: Any, world: int, timeout: datetime.timedelta, name: str,
+             global_ranks: Optional[Sequence[int]]) -> StagedCommunicator:
         if self._held is None:  # stands for the library's memory of virtual ranks; written, so that it is resident
             self._held = bytearray(b"\1") * self.link.memory_bytes
-        communicator = join_staged(self.link, options.store, options.group_size, options.timeout, name,
-                                   options.global_ranks_in_group)
-        return StagedGroup(communicator, self.reads, codec)
+        return join_staged(self.link, store, world, timeout, name, global_ranks)
 
 
 def staged_world() -> Optional[StagedWorld]:

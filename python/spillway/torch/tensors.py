@@ -55,7 +55,7 @@ def reduction_of(dtype: torch.dtype, options: Any, operation: str) -> int:
     if dtype not in TYPES:
         raise TypeError(f"{operation}: Spillway cannot add up or compare {dtype}, only move it. Convert the tensor "
                         "to a floating-point type, int8, uint8, int32, int64 or bool first")
-    if reduction == abi.AVERAGE and dtype not in FLOATING:
+    if reduction == abi.AVERAGE and dtype == torch.bool:
         raise TypeError(f"{operation}: an average of {dtype} has no place in {dtype}. Use SUM, or convert the tensor "
                         "to a floating-point type")
     if reduction in OF_BITS and dtype in FLOATING:
