@@ -46,6 +46,8 @@ FAILING_NEWCOMERS = newcomers_that("exit 3")
 KILLED_NEWCOMERS = newcomers_that("kill -9 $$")
 # Every second one exits, the others are killed.
 MIXED_NEWCOMERS = newcomers_that('{ [ $(($(wc -l < "$1") % 2)) = 0 ] || kill -9 $$; exit 3; }')
+# Newcomers that are still importing something when the job ends.
+SLOW_NEWCOMERS = ["sh", "-c", '[ -z "$SPILLWAY_JOB" ] || exec sleep 1000; exec "$@"', "sh"]
 MOST_STARTS = 3  # kMaxStarts of tools/cli/job_run.cc
 
 
@@ -85,6 +87,15 @@ class Command(WatchedJob, unittest.TestCase):
     @staticmethod
     def process_of(status, rank):
         return int(next(each["name"] for each in status["members"] if each["rank"] == rank).rsplit(":", 1)[1])
+
+    def test_a_newcomer_that_still_starts_does_not_keep_an_ended_job(self):
+        del self.environment["SPILLWAY_SOCKET_IFNAME"]  # then the loopback interface is chosen
+        job = self.start(3, 1, prefix=SLOW_NEWCOMERS)
+        os.kill(self.process_of(self.status(), 1), signal.SIGKILL)
+        self.wait_for(lambda status: len(status["members"]) == 2)
+        self.check_ended(job)
+        self.assertNotIn("no secret", self.said())
+        self.assertNotIn("start 2 of", self.said())
 
     # ---- Without a job ----
 

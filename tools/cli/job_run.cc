@@ -123,6 +123,10 @@ class JobProcesses {
       ::setenv("SPILLWAY_JOB_FILE", ticket_file_.c_str(), 1);
       owns_file_ = true;
     }
+    // Nobody outside can reach a job of this machine alone: then it needs no secret.
+    if (options.master.empty() && told.text("SPILLWAY_SOCKET_IFNAME").empty()) {
+      ::setenv("SPILLWAY_SOCKET_IFNAME", "=lo", 1);
+    }
   }
   ~JobProcesses() {
     if (owns_file_) {
@@ -146,7 +150,7 @@ class JobProcesses {
     }
   }
 
-  // Returns when all have ended: true if the last one succeeded, that is, the job completed.
+  // Returns when all have ended: true if the job completed.
   bool watch() {
     while (!living_.empty()) {
       int status = 0;
@@ -173,6 +177,7 @@ class JobProcesses {
     // 0 for a process that is part of the job. For a newcomer that has not joined it yet: how many
     // in a row were started for its place, this one included.
     std::uint32_t starts = 0;
+    bool is_founder = true;
   };
   // A standby to be started for a dead process while the job lives.
   struct Owed {
@@ -183,10 +188,16 @@ class JobProcesses {
   void note_end(pid_t ended, const Process& process, int status) {
     const bool is_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     const bool never_joined = process.starts > 0 && !is_well;
-    if (!never_joined) {
-      is_well_ = is_well;  // a process outside the job does not know how the job ended
+    if (is_well && process.starts == 0) {
+      is_over_ = true;  // a member leaves with success once all members have done all steps
+      end_newcomers();
     }
-    if (is_well || living_.empty() || end_signal != 0) {
+    // A process outside the job does not know how the job ended, nor does one that was joining at
+    // its end.
+    if (!never_joined && (process.is_founder || !is_over_)) {
+      is_well_ = is_well;
+    }
+    if (is_well || living_.empty() || end_signal != 0 || (is_over_ && !process.is_founder)) {
       return;
     }
     // A process that exited after it had joined would exit again, or was removed. One that never
@@ -207,7 +218,17 @@ class JobProcesses {
     if (is_replaced) {
       ++replaced_;
       owed_.push_back(
-          {{process.local_rank, starts}, base::MonotonicClock().now() + kReplacePatience});
+          {{process.local_rank, starts, false}, base::MonotonicClock().now() + kReplacePatience});
+    }
+  }
+
+  // Processes that are still starting would find no job to join.
+  void end_newcomers() {
+    owed_.clear();
+    for (const auto& [pid, process] : living_) {
+      if (process.starts > 0) {
+        ::kill(pid, SIGTERM);
+      }
     }
   }
 
@@ -297,7 +318,8 @@ class JobProcesses {
   std::deque<Owed> owed_;
   std::uint32_t replaced_ = 0;
   base::Instant next_join_look_{};
-  bool is_well_ = false;  // of the last one of the job that ended
+  bool is_over_ = false;
+  bool is_well_ = false;  // of the last member that ended, or of all once the job is over
   bool has_forwarded_ = false;
 };
 
