@@ -12,14 +12,14 @@ if(SPILLWAY_BUILD_EMULATE)
 endif()
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 
-# libcrypto: the shared library, or linked in if a target has the property SPILLWAY_HOLDS_CRYPTO, as the wheel's
-# library has. In a process with Python's libcrypto.so.3, the loader would take a second one for the first.
+# libcrypto: the shared library, or linked in if a target has the property SPILLWAY_IN_WHEEL. In a process with Python's
+# libcrypto.so.3, the loader would take a second one for the first.
 find_library(SPILLWAY_CRYPTO_ARCHIVE libcrypto.a HINTS "${OPENSSL_ROOT_DIR}/lib")
 mark_as_advanced(SPILLWAY_CRYPTO_ARCHIVE)
 add_library(spillway_crypto INTERFACE)
 target_include_directories(spillway_crypto SYSTEM INTERFACE "${OPENSSL_INCLUDE_DIR}")
 target_link_libraries(spillway_crypto INTERFACE
-  "$<IF:$<BOOL:$<TARGET_PROPERTY:SPILLWAY_HOLDS_CRYPTO>>,${SPILLWAY_CRYPTO_ARCHIVE},OpenSSL::Crypto>")
+  "$<IF:$<BOOL:$<TARGET_PROPERTY:SPILLWAY_IN_WHEEL>>,${SPILLWAY_CRYPTO_ARCHIVE},OpenSSL::Crypto>")
 
 set(SPILLWAY_HAVE_HIGHWAY OFF)
 if(SPILLWAY_WITH_HIGHWAY)

@@ -13,25 +13,46 @@ set(SPILLWAY_MAINTAINER "The Spillway authors <spillway@packages.invalid>" CACHE
 # ---- The wheel ----
 
 if(SPILLWAY_CRYPTO_ARCHIVE)
-  # The library built again: libcrypto is linked in, and its other dependencies go beside it.
+  # The library and the tool linked again, with all inside that machines may lack or have in another version. Their
+  # other dependencies go beside them.
+  set(wheel_link_options LINKER:--strip-all LINKER:--gc-sections -static-libstdc++)
   add_library(spillway_wheel_library SHARED EXCLUDE_FROM_ALL)
   foreach(property SOURCES LINK_LIBRARIES LINK_OPTIONS LINK_DEPENDS LINKER_LANGUAGE VERSION SOVERSION)
     get_target_property(value spillway ${property})
     set_target_properties(spillway_wheel_library PROPERTIES ${property} "${value}")
   endforeach()
-  target_link_options(spillway_wheel_library PRIVATE LINKER:--strip-all LINKER:--gc-sections)
+  target_link_options(spillway_wheel_library PRIVATE ${wheel_link_options})
   set_target_properties(spillway_wheel_library PROPERTIES
-    SPILLWAY_HOLDS_CRYPTO ON
+    SPILLWAY_IN_WHEEL ON
     OUTPUT_NAME spillway
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/wheel/lib"
     BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$ORIGIN")
+  set(wheel_tool "")
+  if(TARGET spillway_tool AND (NOT SPILLWAY_HAVE_BPF OR (SPILLWAY_BPF_ARCHIVE AND SPILLWAY_ELF_ARCHIVE)))
+    add_executable(spillway_wheel_tool EXCLUDE_FROM_ALL $<TARGET_OBJECTS:spillway_tool>
+      "${PROJECT_SOURCE_DIR}/cmake/older_glibc.c")
+    get_target_property(value spillway_tool LINK_LIBRARIES)
+    target_link_libraries(spillway_wheel_tool PRIVATE ${value})
+    target_link_options(spillway_wheel_tool PRIVATE ${wheel_link_options})
+    set_target_properties(spillway_wheel_tool PROPERTIES
+      SPILLWAY_IN_WHEEL ON
+      OUTPUT_NAME spillway
+      LINKER_LANGUAGE CXX
+      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/wheel/bin"
+      BUILD_WITH_INSTALL_RPATH ON
+      INSTALL_RPATH "$ORIGIN/..")
+    set(wheel_tool --tool $<TARGET_FILE:spillway_wheel_tool>)
+  else()
+    message(STATUS "The wheel has no command `spillway`: it takes the tools, and libbpf.a and libelf.a.")
+  endif()
   add_custom_target(wheel
     COMMAND "${SPILLWAY_TORCH_PYTHON}" "${PROJECT_SOURCE_DIR}/scripts/build_wheel.py"
-            --library $<TARGET_SONAME_FILE:spillway_wheel_library>
-            --inside "${SPILLWAY_CRYPTO_ARCHIVE}" --version ${PROJECT_VERSION}
+            --library $<TARGET_SONAME_FILE:spillway_wheel_library> ${wheel_tool}
+            --inside "${SPILLWAY_CRYPTO_ARCHIVE}" --inside "${SPILLWAY_BPF_ARCHIVE}" --inside "${SPILLWAY_ELF_ARCHIVE}"
+            --version ${PROJECT_VERSION}
             --scratch "${PROJECT_BINARY_DIR}/wheel" --to "${SPILLWAY_PACKAGES_DIR}"
-    DEPENDS spillway_wheel_library
+    DEPENDS spillway_wheel_library $<TARGET_NAME_IF_EXISTS:spillway_wheel_tool>
     USES_TERMINAL VERBATIM)
 else()
   message(STATUS "No target wheel: it takes libcrypto.a (Debian: libssl-dev).")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a wheel of the Python package and libspillway: one file, for any Python 3 of one platform.
+"""Makes a wheel of the Python package, libspillway and the tool: one file, for any Python 3 of one platform.
 
-    scripts/build_wheel.py --library build/release/wheel/lib/libspillway.so.0 --version 0.1.0 --scratch DIR --to DIR
+    scripts/build_wheel.py --library build/release/wheel/lib/libspillway.so.0 --tool build/release/wheel/bin/spillway
+                           --version 0.1.0 --scratch DIR --to DIR
 
-`cmake --build build/release --target wheel` calls it. Shared libraries that the library needs, and that a machine may
-lack, go beside it with their licences; its run path ($ORIGIN) finds them. The platform tag names the oldest glibc
+`cmake --build build/release --target wheel` calls it. Shared libraries that both need, and that a machine may lack, go
+beside the library with their licences; run paths ($ORIGIN) find them. The platform tag names the oldest glibc
 that has every requested symbol, so that pip refuses the wheel where it would not load.
 """
 import argparse
@@ -21,7 +22,7 @@ from typing import Dict, List, NoReturn, Set, Tuple
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # Libraries that the manylinux tags guarantee on every machine (PEP 600), and that torch needs as well.
-EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux[-\w]*)\.so\.\d+")
+EVERYWHERE = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libz|ld-linux[-\w]*)\.so\.\d+")
 # libstdc++ has no tags. Maps its versions to the glibc of the first distributions that had them.
 GLIBC_OF_GLIBCXX = [((3, 4, 28), (2, 31)), ((3, 4, 29), (2, 34)), ((3, 4, 30), (2, 35)), ((3, 4, 32), (2, 38)),
                     ((3, 4, 33), (2, 39)), ((3, 4, 34), (2, 41))]
@@ -120,13 +121,17 @@ def fill(stage: pathlib.Path, options: argparse.Namespace) -> str:
     shutil.copytree(ROOT / "python" / "spillway", package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, stage)
-    beside = companions(options.library)
+    programs = [options.library] + ([options.tool] if options.tool is not None else [])
+    beside = list(dict.fromkeys(each for program in programs for each in companions(program)))
     for library in [options.library, *beside]:
         shutil.copy(library, package / library.name)
+    if options.tool is not None:
+        (package / "bin").mkdir()
+        shutil.copy(options.tool, package / "bin" / options.tool.name)
     (package / "licences").mkdir()
     for name, licence in debian_licences([*beside, *options.inside]).items():
         shutil.copy(licence, package / "licences" / name)
-    tag = platform_tag([options.library, *beside])
+    tag = platform_tag([*programs, *beside])
     (stage / "setup.py").write_text(SETUP.format(platform=tag), encoding="utf-8")
     return tag
 
@@ -134,6 +139,7 @@ def fill(stage: pathlib.Path, options: argparse.Namespace) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Makes a wheel with libspillway inside")
     parser.add_argument("--library", type=pathlib.Path, required=True, help="libspillway, by the name it is loaded by")
+    parser.add_argument("--tool", type=pathlib.Path, help="the program `spillway`; without it the wheel has no command")
     parser.add_argument("--inside", type=pathlib.Path, action="append", default=[], metavar="ARCHIVE",
                         help="what is linked into it, for its licence")
     parser.add_argument("--version", required=True, help="of the project: the wheel's must be the same")

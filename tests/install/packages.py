@@ -34,7 +34,7 @@ ASK_FOR_THE_BACKEND = """
 import importlib.metadata, sys
 import torch.distributed
 assert "spillway" not in sys.modules
-(entry,) = importlib.metadata.distribution("spillway").entry_points
+(entry,) = [each for each in importlib.metadata.distribution("spillway").entry_points if "torch" in each.group]
 entry.load()()
 print(torch.distributed.Backend.SPILLWAY)
 """

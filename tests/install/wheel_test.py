@@ -23,7 +23,7 @@ from packages import ROOT, has_torch, run
 
 BUILD = packages.take_build()
 TOOLS = ("pip", "setuptools", "wheel")
-EVERYWHERE = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"}  # and the loader itself
+EVERYWHERE = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libz.so.1"}  # and the loader itself
 
 
 def needed(library):
@@ -70,13 +70,18 @@ class Wheel(unittest.TestCase):
 
     def test_its_libraries_need_nothing_but_each_other_and_what_every_machine_has(self):
         libraries = {path.name: path for path in self.package.glob("lib*.so*")}
-        for library in libraries.values():
+        for library in [*libraries.values(), self.package / "bin" / "spillway"]:
             self.assertLessEqual(needed(library), EVERYWHERE | set(libraries), library.name)
         run(packages.HERE / "check_exports.sh", libraries["libspillway.so.0"])
 
+    def test_it_has_the_command(self):
+        command = self.python.parent / "spillway"
+        self.assertIn(packages.project_version(BUILD), run(command, "--version"))
+        self.assertIn("--gradient", run(command, "codec", "--help"))
+
     def test_torch_would_find_the_backend_by_its_name(self):
-        self.assertEqual(self.seen["entries"],
-                         [["torch.distributed.backends", "spillway", "spillway.torch.registration:register"]])
+        self.assertIn(["torch.distributed.backends", "spillway", "spillway.torch.registration:register"],
+                      self.seen["entries"])
         if not has_torch():
             self.skipTest("torch is not installed")
         self.assertEqual(run(self.python, "-c", packages.ASK_FOR_THE_BACKEND).split()[-1].lower(), "spillway")

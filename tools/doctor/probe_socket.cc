@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <random>
 #include <utility>
 
 #include "base/clock.h"
@@ -124,15 +124,6 @@ int ProbeSocket::take_error() {
   return error;
 }
 
-namespace {
-
-std::uint64_t draw_session() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
-
-}  // namespace
-
 std::uint8_t control_tos() {
   return SPILLWAY_DSCP_CONTROL << 2;
 }
@@ -149,7 +140,11 @@ base::Result<PeerLink> PeerLink::open(const net::SocketAddress& peer) {
     return status;
   }
   socket.value().ignore_known_path_mtu();
-  return PeerLink(std::move(socket).value(), peer, draw_session());
+  std::array<std::uint8_t, sizeof(std::uint64_t)> drawn{};
+  if (base::Status status = net::fill_random(drawn); !status.ok()) {
+    return status;
+  }
+  return PeerLink(std::move(socket).value(), peer, std::bit_cast<std::uint64_t>(drawn));
 }
 
 std::optional<ProbeReply> PeerLink::ask(const ProbeRequest& request) {
