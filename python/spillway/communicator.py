@@ -3,6 +3,7 @@
 
     with spillway.Communicator() as comm:                  # rank and world as the launcher set them
         comm.run("all_reduce", pointer, pointer, count, spillway.FLOAT32, spillway.SUM)
+        comm.run("all_reduce", array, array, spillway.SUM)  # of NumPy, or anything that describes itself like it
 
 Invariants: buffers in `keep` live until their operation has ended, even if the caller drops the request.
 Communicators that are open when the interpreter exits are closed.
@@ -16,6 +17,7 @@ import weakref
 from typing import Any, List, Optional
 
 from . import abi
+from .arrays import with_addresses
 from .errors import SpillwayError, Status
 from .request import Request
 
@@ -61,9 +63,11 @@ class Communicator:
     def options(self) -> abi.OperationOptions:
         return self.library.options()
 
-    def start(self, operation: str, *arguments: Any, options: Optional[abi.OperationOptions] = None,
+    def start(self, operation: str, *given: Any, options: Optional[abi.OperationOptions] = None,
               keep: Any = None) -> Request:
-        """Returns at once. `arguments` are those of spillway_<operation> between comm and options."""
+        """Returns at once. `given` are the arguments of spillway_<operation> between comm and options; arrays stand for
+        their addresses, count and type (arrays.py)."""
+        arguments, arrays = with_addresses(operation, given, self.rank, self.world)
         self.library.check_arguments(operation, arguments, self.rank, self.world)
         function = getattr(self.library.lib, "spillway_" + operation)
         handle = ctypes.c_void_p()
@@ -72,7 +76,8 @@ class Communicator:
             status = function(self.handle, *arguments, options and ctypes.byref(options), ctypes.byref(handle))
             if status != Status.OK:
                 raise SpillwayError(Status(status), f"{self._describe(operation)}: {self.library.last_error()}")
-            request = Request(self.library, handle, self._describe(operation), (arguments, options, keep))
+            request = Request(self.library, handle, self._describe(operation),
+                              (arguments, options, keep, arrays))
             self._under_way = [other for other in self._under_way if not other.is_done()] + [request]
         return request
 
