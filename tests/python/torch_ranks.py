@@ -30,6 +30,8 @@ def prepare():
     except ImportError as error:
         print(f"skipped: {error}")
         sys.exit(SKIPPED)
+    if hasattr(torch, "compile"):  # each rank would import it, with its first optimizer
+        importlib.import_module("torch._dynamo")
     return library
 
 
