@@ -3,7 +3,8 @@
 
 torch returns an operation's Work to Python in a holder of its own. The holder forwards wait() and get_future(), and
 nothing else: is_completed() would be False for ever, exception() None, and a receive from any rank would not know its
-source. forward_to_own_works() makes these methods ask the Work in the holder.
+source. The Future of a failed operation would return the error instead of raising it, because only its Python half
+knows. forward_to_own_works() makes these methods ask the Work in the holder.
 
 The holder of a Work is recognised by get_future(): while a thread asks, SpillwayWork.get_future() leaves itself in
 `asking.found` and starts nothing. Works of other backends answer as before.
@@ -16,7 +17,9 @@ from typing import Any, Callable, Optional
 
 from torch.distributed import Work
 
-HIDDEN = ("is_completed", "is_success", "exception", "result", "source_rank", "_source_rank")
+HIDDEN = ("get_future", "is_completed", "is_success", "exception", "result", "source_rank", "_source_rank")
+
+future_of_torch = Work.get_future
 
 
 class Asking(threading.local):
@@ -31,7 +34,7 @@ def own_work_in(work: Any) -> Optional[Any]:
     """The SpillwayWork that the holder has; None for any other Work."""
     asking.is_asking, asking.found = True, None
     try:
-        Work.get_future(work)
+        future_of_torch(work)
     except RuntimeError:  # works of some backends have no future
         return None
     finally:
