@@ -34,7 +34,7 @@ from .backward import MAX_LEVEL, before_backward_ends
 from .codecs import Codec, Exact, Planes
 from .ddp_hook import EndedStep, StepReport, hook_number
 from .operation import Member, Operation, SpillwayWork
-from .process_group import SpillwayGroup
+from .process_group import collectives_of
 from .rendezvous import join_through_group
 from .tensors import FLOATING, HostSpan, reduction_of, span_of
 
@@ -73,8 +73,8 @@ class Members:
 
     def of(self, group: Any) -> Tuple[Member, int]:
         if id(group) not in self._of:
-            member = (group.member if isinstance(group, SpillwayGroup)
-                      else Member(join_through_group(group, "torch fsdp")))
+            own = collectives_of(group)
+            member = Member(join_through_group(group, "torch fsdp")) if own is None else own.member
             self._of[id(group)] = (group, member, hook_number(member))
         _, member, number = self._of[id(group)]
         return member, number
