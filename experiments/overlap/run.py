@@ -4,7 +4,7 @@
 DistributedDataParallel over Spillway and over Gloo. Everything is exact.
 
   experiments/overlap/run.py [--quick] [--json FILE] [--models NAME...] [--presets NAME...] [--ratios R...]
-                             [--rate N] [--steps N] [--rounds N]
+                             [--rate N] [--steps N] [--rounds N] [--python FILE]
 
 A ratio is communication over computation; it sets the batch. Needs root, or user namespaces, python3-torch,
 libopenblas0 and dataset-fashion-mnist. Prints Markdown; result.md is its last full output.
@@ -20,7 +20,6 @@ sys.path.insert(0, str(HERE.parent))
 from common import report
 
 RANKS = 4
-PYTHON = "/usr/bin/python3"  # Debian's torch belongs to it
 MODELS = ("deep", "vgg")
 PRESETS = ("clean", "congested", "oversubscribed")
 FRAME, SEGMENT = 1538, 1448  # bytes of an Ethernet frame on the wire, and of TCP's data in it
@@ -37,7 +36,7 @@ def compare(options, preset, model, batch, transports, script=()):
     """The median step by transport."""
     with tempfile.TemporaryDirectory() as out:
         command = [options.spillway, "lab", "compare", "--preset", preset, "--rate", f"{options.rate}mbit", "--rounds", str(options.rounds),
-                   "--env", "SPILLWAY_CODEC=exact", "--transports", transports, "--out", out, "--", PYTHON,
+                   "--env", "SPILLWAY_CODEC=exact", "--transports", transports, "--out", out, "--", options.python,
                    str(report.ROOT / "examples/train.py"), "--backend", "{backend}", "--log", "{log}", "--model", model,
                    "--batch", str(batch), "--steps", str(options.steps), "--epochs", str(options.steps),
                    "--evaluate-every", str(options.steps), "--test-samples", str(RANKS), *script]
@@ -48,7 +47,7 @@ def compare(options, preset, model, batch, transports, script=()):
 
 def computing(options, model, batch):
     """The median step of all ranks at once, without communication, and the model's number of parameters."""
-    found = report.output_of([PYTHON, str(HERE / "computing.py"), "--model", model, "--batch", str(batch), "--steps",
+    found = report.output_of([options.python, str(HERE / "computing.py"), "--model", model, "--batch", str(batch), "--steps",
                               str(options.steps), "--ranks", str(RANKS)])
     return json.loads(found)["step_ms"], json.loads(found)["parameters"]
 
@@ -103,6 +102,7 @@ def main():
     parser.add_size("--rate", 250, 50, "of the links, in Mb/s")
     parser.add_size("--steps", 40, 5, "of training")
     parser.add_size("--rounds", 2, 1, "of each transport; they take turns")
+    parser.add_argument("--python", default="/usr/bin/python3", metavar="FILE", help="with torch (/usr/bin/python3, Debian's)")
     options = parser.parse_args()
     print(f"# Overlap with the next forward pass\n\n`experiments/overlap/run.py{' --quick' * options.quick} --rate "
           f"{options.rate} --steps {options.steps} --rounds {options.rounds}`\n")
