@@ -60,8 +60,9 @@ TEST(Claims, AnIncastOf64KeepsTheLinkFullAndTheTrimmedShareAtItsTarget) {
 }
 
 TEST(Claims, AnOverloadedPortDropsTheUnimportant) {
-  // Varies sizes: this workload draws nothing, so all its seeds give the same run.
-  for (const char* size : {"job.bytes=10MB", "job.bytes=20MB", "job.bytes=30MB"}) {
+  // Varies sizes: this workload draws nothing, so all its seeds give the same run. Below 15 MB the
+  // first burst, which fills the queue before any early drop, is too large a part of it.
+  for (const char* size : {"job.bytes=15MB", "job.bytes=20MB", "job.bytes=30MB"}) {
     const ScenarioResult result = run("overload_importance.scn", {size});
     const spillway_port_counters& ports = result.network.ports;
     // 40 % of the packets sent were important, 60 % not.
