@@ -424,6 +424,28 @@ TEST_F(CApiComm, ReportsOfTolerantAllReducesSayWhoIsInEachShard) {
   });
 }
 
+TEST_F(CApiComm, HalvesOfAnAllReduceTakeCodecs) {
+  for (const spillway_codec codec : {SPILLWAY_CODEC_PLANES, SPILLWAY_CODEC_ENTROPY}) {
+    run_group(3, [&](Communicator& communicator) {
+      constexpr std::size_t kCount = 10'000;
+      spillway_operation_options options = spillway::default_operation_options();
+      options.tolerant = 1;
+      options.codec = codec;
+      options.loss_bound_ppm = 0;
+      const std::vector<float> own = waves(3 * kCount, communicator.rank());
+      std::vector<float> part(kCount);
+      const Request request = communicator.start_reduce_scatter(std::span(own), std::span(part),
+                                                                SPILLWAY_SUM, &options);
+      request.wait();
+      EXPECT_EQ(request.report().codec, static_cast<std::uint32_t>(codec));
+      EXPECT_EQ(request.report().contributors, 3U);
+      std::vector<float> whole(3 * kCount);
+      communicator.all_gather(std::span<const float>(part), std::span(whole), &options);
+      EXPECT_LT(error_of_waves(whole, 3), 1e-6);
+    });
+  }
+}
+
 TEST_F(CApiComm, NumbersThatCanBeAddedGiveAllRanksTheSameSums) {
   for (const spillway_codec codec : {SPILLWAY_CODEC_LEVELS, SPILLWAY_CODEC_BLOCKS}) {
     std::mutex mutex;

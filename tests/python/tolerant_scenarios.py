@@ -8,7 +8,8 @@ import torch.distributed as dist
 import ddp_scenarios
 import spillway.torch
 from ddp_scenarios import STEPS, assert_same_everywhere, parameters_of, sgd, tear_down, trained
-from spillway.torch import Exact, Planes
+from spillway import abi
+from spillway.torch import Entropy, Exact, Planes
 from spillway.torch.backend_codec import LEAST_BYTES
 
 VARIABLES = {"SPILLWAY_CODEC": "planes"}
@@ -65,6 +66,19 @@ def large_reduce_scatters_of_floats_are_tolerant():
     assert torch.equal(largest, torch.stack(everybody).max(0).values[own])
 
 
+def a_communicator_takes_codecs_for_both_halves():
+    part = LEAST_BYTES // 4
+    communicator = dist.group.WORLD.communicator
+    for codec in (Planes(16), Entropy(16)):
+        options = codec.options()
+        own, mine, whole = values(size=LEAST_BYTES * world), torch.empty(part), torch.empty(part * world)
+        communicator.run("reduce_scatter", own.data_ptr(), mine.data_ptr(), part, abi.FLOAT32, abi.SUM, options=options)
+        communicator.run("all_gather", mine.data_ptr(), whole.data_ptr(), part, abi.FLOAT32, options=options)
+        expected = sum(values(size=LEAST_BYTES * world, of=peer) for peer in range(world))
+        assert 0 < float((whole - expected).norm() / expected.norm()) < 1e-3, codec
+        assert_same_everywhere(whole)
+
+
 def all_gathers_are_exact():
     """They carry weights."""
     mine = values(size=LEAST_BYTES)
@@ -119,5 +133,5 @@ def a_hook_goes_by_its_own_arguments():
 
 
 SCENARIOS = [large_sums_and_averages_of_floats_are_tolerant, large_reduce_scatters_of_floats_are_tolerant,
-             all_gathers_are_exact, everything_else_is_exact, sub_groups_are_tolerant_too,
+             a_communicator_takes_codecs_for_both_halves, all_gathers_are_exact, everything_else_is_exact, sub_groups_are_tolerant_too,
              ddp_without_a_hook_loses_something_and_stays_the_same_everywhere, a_hook_goes_by_its_own_arguments]
