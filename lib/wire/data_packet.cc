@@ -314,10 +314,10 @@ TrustedPlanes copy_trusted_planes(base::ByteView packet, const OpenedPacket& ope
   SPILLWAY_CHECK(packet.size() >= header.head_end() && out.size() >= payload_bytes);
   const base::ByteView head =
       packet.subspan(header.head_end() - header.head_bytes, header.head_bytes);
-  if (header.encrypted) {
+  if (header.encrypted && !head.empty()) {
     auth.open_head(name, packet.first(header.header_size()), head, out.data());
   } else {
-    std::memcpy(out.data(), head.data(), head.size());
+    std::copy(head.begin(), head.end(), out.begin());
   }
   std::size_t trusted = header.head_bytes;
   base::ByteView rest = packet.subspan(header.head_end());
