@@ -116,6 +116,7 @@ struct RunFactory::Levels {
                 whole.job,
                 whole.layout,
                 memory.get()},
+        world(config.group.world),
         plan_on_host(config.plan),
         between(between_hosts(config), layout) {
     plan_on_host.most_pieces = std::min(plan_on_host.most_pieces, LevelsRun::kMostPieces);
@@ -123,13 +124,14 @@ struct RunFactory::Levels {
 
   // The longest of all shares of segments, as an operation.
   Operation longest_share(const Operation& operation) const {
-    const Extent segment = shard_of(operation.count, LevelsRun::segments_of(operation), 0);
+    const Extent segment = shard_of(operation.count, LevelsRun::segments_of(operation, world), 0);
     return on_extent(operation, shard_of(segment.count, on_host.group.world, 0));
   }
 
   LevelMembers members;
   std::unique_ptr<MemberMemory> memory;  // null if this host's ranks share none
   RunConfig on_host;
+  std::uint16_t world;
   PlanOptions plan_on_host;
   RunFactory between;
 };
@@ -317,7 +319,7 @@ base::Result<std::unique_ptr<OperationRun>> RunFactory::make_by_levels(const Ope
                                                                        std::uint64_t key,
                                                                        const Ways::Choice& choice,
                                                                        bool is_residual_free) {
-  const std::size_t count = LevelsRun::segments_of(operation);
+  const std::size_t count = LevelsRun::segments_of(operation, config_.group.world);
   const Ways::Choice way{.way = {.carrier = choice.way.carrier}};
   const PlanRun::Pools pools{scratch_, float_coders_};
   std::vector<LevelsRun::SegmentRuns> segments(count);

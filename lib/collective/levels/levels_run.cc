@@ -12,8 +12,10 @@
 namespace spillway::collective {
 namespace {
 
-// A segment is worth its own messages, and there are enough of them to overlap.
+// A segment is worth its own messages, one to every counterpart from every rank of a host, and
+// there are enough of them to overlap.
 constexpr std::size_t kSegmentBytes = std::size_t{4} << 20;
+constexpr std::size_t kMessageBytes = std::size_t{256} << 10;
 
 // Ranks whose tensors are on a device go directly. With another signature they notice.
 Operation by_levels(Operation operation) {
@@ -23,8 +25,9 @@ Operation by_levels(Operation operation) {
 
 }  // namespace
 
-std::size_t LevelsRun::segments_of(const Operation& operation) {
-  return std::clamp<std::size_t>(operation.bytes() / kSegmentBytes, 1, kMostSegments);
+std::size_t LevelsRun::segments_of(const Operation& operation, std::uint16_t world) {
+  const std::size_t least = std::max(kSegmentBytes, world * kMessageBytes);
+  return std::clamp<std::size_t>(operation.bytes() / least, 1, kMostSegments);
 }
 
 LevelsRun::LevelsRun(const Operation& operation, std::uint64_t key, const RunConfig& config,

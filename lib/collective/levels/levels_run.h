@@ -54,8 +54,8 @@ class LevelsRun final : public OperationRun {
   // can be numbered.
   static constexpr std::size_t kMostPieces = kMaxPieceNumbers / kMostSegments / 4;
 
-  // The number of segments of an operation.
-  static std::size_t segments_of(const Operation& operation);
+  // The number of segments of an operation among so many ranks.
+  static std::size_t segments_of(const Operation& operation, std::uint16_t world);
   // The key of a segment's runs: no other operation's has their number.
   static std::uint64_t segment_key(std::uint64_t key, std::size_t segment) {
     return key * kMostSegments + segment;
