@@ -71,8 +71,8 @@ static inline int spillway_is_valid_planes(const struct spillway_planes_header* 
 static inline int spillway_is_valid_bytes(const struct spillway_packet_header* header,
                                           __u32 bytes) {
   return (header->flags & ~(SPILLWAY_FLAGS_KNOWN | SPILLWAY_FLAG_CODE)) == 0 &&
-         header->path <= SPILLWAY_MAX_PATH &&
-         bytes >= spillway_bytes_header_size(header->packet) && bytes <= SPILLWAY_MAX_PACKET;
+         header->path <= SPILLWAY_MAX_PATH && bytes >= spillway_bytes_header_size(header->packet) &&
+         bytes <= SPILLWAY_MAX_PACKET;
 }
 
 /* The check that a switch makes; wire::open_control_packet() checks more. */

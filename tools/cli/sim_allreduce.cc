@@ -174,8 +174,7 @@ void run_sim_allreduce(const SimAllreduceOptions& options) {
                      fmt::format("{:.4f}", bandwidth * 2.0 * (ranks - 1) / ranks),
                      fmt::format("{:.2f}", us / bound), fmt::format("{:.2f}", us / best),
                      fmt::format("{:.3f}", sent), fmt::format("{:.3f}", nic),
-                     fmt::format("{:.3f}", control),
-                     fmt::format("{:.4f}", repeated)});
+                     fmt::format("{:.3f}", control), fmt::format("{:.4f}", repeated)});
       rows.push_back({{"bytes", bytes},
                       {"asked", plan.asked},
                       {"algorithm", collective::algorithm_name(plan.result.algorithm)},
@@ -203,8 +202,10 @@ void run_sim_allreduce(const SimAllreduceOptions& options) {
       "{} ranks on {} hosts, {}, {} all-reduces of each size; the median of the second half, in "
       "virtual time\n\n"
       "{}\nTimes in us, bandwidths in GB/s. Bound: 2 (h - 1) / h of the tensor over the link of "
-      "each of h hosts, without headers. Sent: UDP payload of the last all-reduce, over 2 (n - 1) / n "
-      "of its tensor for each of n ranks. x NIC: bytes of frames over the busiest host's link, over "
+      "each of h hosts, without headers. Sent: UDP payload of the last all-reduce, over 2 (n - 1) "
+      "/ n "
+      "of its tensor for each of n ranks. x NIC: bytes of frames over the busiest host's link, "
+      "over "
       "the bound's.\n",
       ranks, used_hosts,
       options.bits == 0 ? fmt::format("exact, {}", options.type)

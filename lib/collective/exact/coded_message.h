@@ -2,8 +2,8 @@
 //
 // Messages of floats that travel as code (codec/entropy/float_coder.h): fewer bytes, the same bits.
 // The sender alone decides, message by message: one that does not shrink travels as it is. Every
-// packet tells whether it is code, and the code begins with its length (docs/wire.md), so a receiver
-// knows what it gets, and by when it has everything.
+// packet tells whether it is code, and the code begins with its length (docs/wire.md), so a
+// receiver knows what it gets, and by when it has everything.
 //
 //   SpanCodes    spans that are being sent: each is encoded once, for all ranks that get it
 //   EitherSink   takes a message in either form

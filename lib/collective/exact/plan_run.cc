@@ -59,9 +59,9 @@ void PlanRun::StepJob::run() {
 void PlanRun::EncodeJob::run() {
   FloatCoderPool::Loan coders(owner_.coders_);
   const base::MutableByteView message(code_.buffer.data.get(), most_code_bytes(step_.span.bytes));
-  const std::optional<std::size_t> bytes = (*coders).encoder.encode(
-      {owner_.memory(step_.span), step_.span.bytes}, *float_width(owner_.operation().type),
-      message.subspan(kCodeStart));
+  const std::optional<std::size_t> bytes =
+      (*coders).encoder.encode({owner_.memory(step_.span), step_.span.bytes},
+                               *float_width(owner_.operation().type), message.subspan(kCodeStart));
   if (bytes) {
     code_.bytes = kCodeStart + *bytes;
     base::store_le(message.data(), std::uint64_t{*code_.bytes});
