@@ -425,9 +425,10 @@ std::string split_explanation(const GainSplit& split) {
   return fmt::format(
       "Gains are over {0}, the fastest uncompressed TCP compared here ({1}). A gain is a product: "
       "by bits, {0}'s time over that of the same bits on TCP, times by transport, times by "
-      "scheduling. The same bits on TCP are {0}'s for spillway-exact, tcp-fp16's for spillway-16, "
-      "and those of spillway-over-tcp, which has Spillway's own codec and collectives, for "
-      "spillway; tcp-fp16 and spillway-over-tcp run over TCP cubic. Scheduling is the gain over "
+      "scheduling. The same bits on TCP are tcp-fp16's for spillway-16, and those of "
+      "spillway-over-tcp, which has Spillway's own codec and collectives, for spillway. "
+      "spillway-exact may send floats as lossless code, which no TCP here does, so its gain is not "
+      "split. tcp-fp16 and spillway-over-tcp run over TCP cubic. Scheduling is the gain over "
       "spillway-flat of sending front layers first; where that is not compared, it is part of the "
       "transport.",
       split.baseline, split.metric.label);

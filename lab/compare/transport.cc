@@ -23,6 +23,7 @@ namespace {
 
 constexpr const char* kCubic = "cubic";
 constexpr const char* kFlat = "spillway-flat";
+constexpr const char* kNoControl = "-";  // the name of no transport
 
 Transport over_gloo(std::string name, std::string tcp, std::string hook, std::string control) {
   const bool is_named = name.ends_with(tcp);
@@ -59,7 +60,7 @@ const std::vector<Transport>& known_transports() {
       over_gloo("tcp-bbr", "bbr", "", "tcp"),
       over_gloo("tcp-fp16", kCubic, "fp16", "tcp-fp16"),
       over_gloo("tcp-powersgd", kCubic, "powersgd", "tcp-powersgd"),
-      over_spillway("spillway-exact", "tcp", "auto", {"SPILLWAY_CODEC=exact"}, {}),
+      over_spillway("spillway-exact", kNoControl, "auto", {"SPILLWAY_CODEC=exact"}, {}),
       over_spillway("spillway-16", "tcp-fp16", "auto",
                     {"SPILLWAY_CODEC=planes", "SPILLWAY_BITS=16"}, {}),
       over_spillway("spillway", "spillway-over-tcp", "auto", {}, {"SPILLWAY_CODEC=planes"}),

@@ -6,7 +6,7 @@
 //   tcp-bbr            the same over TCP bbr
 //   tcp-fp16           tcp with DDP's fp16 hook: 16 bits per value
 //   tcp-powersgd       tcp with DDP's PowerSGD hook: low-rank gradients
-//   spillway-exact     Spillway, lossless, 32 bits per value
+//   spillway-exact     Spillway, lossless
 //   spillway-16        Spillway, tolerant, 16 bits per value
 //   spillway           Spillway, tolerant, as configured (planes unless SPILLWAY_CODEC is set)
 //   spillway-flat      as spillway, but no layer is sent before another
@@ -14,10 +14,10 @@
 //
 // Each transport uses the congestion control given here, whatever the machine's default. Each has a
 // control: the transport that sends the same bits over plain TCP; `tcp` as a control means the
-// faster of tcp and tcp-bbr. With it, the split (comparison.h) separates the gain of fewer bits
-// from that of the transport. `spillway` also has a flat twin, which separates the gain of
-// scheduling: PyTorch's front layers go first in `spillway`, and all have one priority in the twin.
-// Pure functions.
+// faster of tcp and tcp-bbr. spillway-exact has none: its floats may travel as code. With it, the
+// split (comparison.h) separates the gain of fewer bits from that of the transport. `spillway` also
+// has a flat twin, which separates the gain of scheduling: PyTorch's front layers go first in
+// `spillway`, and all have one priority in the twin. Pure functions.
 #pragma once
 
 #include <filesystem>

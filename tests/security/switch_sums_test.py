@@ -25,8 +25,9 @@ OWNER, RANKS, STRANGER = 0, (1, 2), 3
 JOB, EPOCH = 7, 5
 CHUNKS = 200
 WORDS = 168
-HEADER = struct.Struct("<BBHHHHHIQBBHIBBBBH2B2Q2QQQ")  # lib/wire/sum_packet.h
-VERSION_AND_TYPE = 3 << 4 | 8
+HEADER = struct.Struct("<BBHHHHHIIIQBBBBH2B2Q2QQQ")  # lib/wire/sum_packet.h
+EPOCH_SHIFT = 24  # the epoch shares four bytes with the operation
+VERSION_AND_TYPE = 4 << 4 | 8
 PART = 1
 ADDED = 0x01
 BURST = 20  # packets that fit any socket's buffer
@@ -34,7 +35,7 @@ REPEATS_AFTER_S = 0.5
 
 
 def part(chunk, rank, job=JOB, epoch=EPOCH):
-    head = HEADER.pack(VERSION_AND_TYPE, 0, job, epoch, rank, OWNER, 0, 1, 0, 0, 0, chunk, 0,
+    head = HEADER.pack(VERSION_AND_TYPE, 0, job, rank, OWNER, 0, chunk, 1 | epoch << EPOCH_SHIFT, 0, 0, 0,
                        PART, 0, 0, 0, OWNER, len(RANKS), 0, 1 << rank, 0, 0, 0, 0, 0)
     return head + struct.pack(f"<{WORDS}Q", *[rank] * WORDS)
 
@@ -74,7 +75,7 @@ class Switch(unittest.TestCase):
         """The owner's next packet: (job, epoch, chunk, marks, ranks). None if it is time to send again."""
         try:
             fields = HEADER.unpack_from(self.hosts[OWNER].recv(2048))
-            return fields[2], fields[3], fields[11], fields[14], fields[20]
+            return fields[2], fields[7] >> EPOCH_SHIFT, fields[6], fields[12], fields[18]
         except TimeoutError:
             return None
 
@@ -112,7 +113,7 @@ class Switch(unittest.TestCase):
 
     def test_an_epoch_that_is_made_up_costs_a_job_no_part(self):
         def make_epochs_up(chunk):
-            for epoch in (EPOCH + 1, EPOCH + 2, EPOCH - 1, EPOCH + 0x7FFF):
+            for epoch in (EPOCH + 1, EPOCH + 2, EPOCH - 1, EPOCH + 0x7F):
                 self.send(STRANGER, part(chunk, RANKS[0], epoch=epoch))
 
         self.check_most_are_added(lambda: None, make_epochs_up)
