@@ -6,8 +6,8 @@ against Gloo with float32 and with bfloat16.
   experiments/fsdp/run.py [--python PYTHON] [--quick] [--json FILE] [--presets NAME...] [--rate N] [--steps N]
                           [--seeds N] [--width N] [--layers N] [--batch N]
 
-PYTHON has a torch with FSDP2 and its custom communication; Debian 12's has not. By default it is the one that runs this. Needs root, or user namespaces, and
-bible-kjv. Prints Markdown; result.md is its last full output.
+PYTHON has a torch with FSDP2 and its custom communication; Debian 12's has not. By default it is the one that runs
+this. Needs root, or user namespaces, and bible-kjv. Prints Markdown; result.md is its last full output.
 """
 import json
 import pathlib
@@ -62,9 +62,10 @@ def measure(options, claims):
                            ([NAMES[way], f"{mean[way]['step_ms']:.0f}", f"{mean[way]['bytes'] / 1e6:.3f}",
                              f"{mean[way]['loss']:.4f}"] for way in WAYS)), flush=True)
         for way in WAYS[1:]:
-            claims.add(f"{preset}: {NAMES[way]} over Gloo, float32: median step", mean[way]["step_ms"] / mean["gloo"]["step_ms"])
-            claims.add(f"{preset}: the same, bytes", mean[way]["bytes"] / mean["gloo"]["bytes"])
-            claims.add(f"{preset}: the same, test loss", mean[way]["loss"] / mean["gloo"]["loss"],
+            name = f"{preset}: {NAMES[way]} over Gloo, float32"
+            claims.add(f"{name}: median step", mean[way]["step_ms"] / mean["gloo"]["step_ms"])
+            claims.add(f"{name}: bytes", mean[way]["bytes"] / mean["gloo"]["bytes"])
+            claims.add(f"{name}: test loss", mean[way]["loss"] / mean["gloo"]["loss"],
                        None if way.endswith("bf16") else LEVEL)
 
 

@@ -294,8 +294,8 @@ class Contract(unittest.TestCase):
             self.assertIs(row["quick"], is_quick)
 
     def test_every_experiment_is_here(self):
-        self.assertEqual(NAMES, sorted([*self.MEASURING, "asc", "loss_tolerance", "oscar_hw", "oscar_sw", "trainmover",
-                                        "trim_accuracy"]))
+        self.assertEqual(NAMES, sorted([*self.MEASURING, "asc", "fsdp", "loss_tolerance", "oscar_hw", "oscar_sw",
+                                        "trainmover", "trim_accuracy"]))
 
     def test_help_names_what_every_run_takes(self):
         done = run([sys.executable, "-c", PRINT_HELP, *(EXPERIMENTS / name / "run.py" for name in NAMES)])
