@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,7 +18,9 @@ using Bytes = std::vector<std::uint8_t>;
 
 Bytes bytes_of(const std::vector<float>& values) {
   Bytes bytes(values.size() * sizeof(float));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    base::store_le(bytes.data() + i * sizeof(float), std::bit_cast<std::uint32_t>(values[i]));
+  }
   return bytes;
 }
 
