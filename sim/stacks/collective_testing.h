@@ -7,8 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -330,8 +331,9 @@ inline SimulatedGroupOptions entropy_group_of(
 
 inline void expect_same_bits(const Gradients& gradients) {
   for (const std::vector<float>& output : gradients.output) {
-    ASSERT_EQ(
-        0, std::memcmp(output.data(), gradients.output[0].data(), output.size() * sizeof(float)));
+    ASSERT_TRUE(std::ranges::equal(output, gradients.output[0], {},
+                                   std::bit_cast<std::uint32_t, float>,
+                                   std::bit_cast<std::uint32_t, float>));
   }
 }
 
