@@ -65,8 +65,8 @@ class FloatDecoder {
  public:
   explicit FloatDecoder(const RansKernels& kernels = best_rans_kernels()) : blocks_(kernels) {}
 
-  // Decodes exactly values.size() bytes of values. `code` may be longer: what carries it may have
-  // filled it up. After an error the content of `values` is undefined.
+  // Decodes exactly values.size() bytes of values, and ignores bytes behind their code. After an
+  // error the content of `values` is undefined.
   base::Status decode(base::ByteView code, FloatWidth width, base::MutableByteView values);
 
  private:
